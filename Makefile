@@ -1,0 +1,57 @@
+# Everything that is done with this repository, by name. `make` alone lists it.
+#
+# Needs Go, a C compiler (for the race detector), git and make. Generators and linters are built from
+# the versions that tools/go.mod pins.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help check test build vet lint gen gen-check pure mutants bench
+
+GO   ?= go
+TOOL := $(GO) tool -modfile=tools/go.mod
+BUF  := $(TOOL) buf
+
+# Nothing here is released from here, and asking git for a stamp fails in a checkout that another user owns.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+# The rooms without clock, randomness and I/O, the wire contract, the rules of the house and the index of
+# cases: quick, and what breaks most.
+PURE := ./api/... ./internal ./internal/limit/... ./internal/keyspace/... ./internal/policy/... ./internal/fsm/... ./test/cases
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
+
+test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants
+	$(GO) test -race -timeout 20m ./...
+	@$(MAKE) --no-print-directory mutants
+
+build: ## Compile every package
+	$(GO) build ./...
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: ## golangci-lint, and buf lint for the wire contract
+	$(TOOL) golangci-lint run ./...
+	$(BUF) lint
+
+gen: ## Write the generated code anew
+	$(BUF) generate
+
+gen-check: ## Prove that the generated code is what its sources give
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && mkdir "$$tmp/have" "$$tmp/want" && \
+	$(BUF) generate -o "$$tmp/want" && \
+	tar cf - $$(find api -name '*.pb.go') | tar xf - -C "$$tmp/have" && \
+	{ diff -ru "$$tmp/have" "$$tmp/want" || { echo 'generated code differs: run make gen' >&2; exit 1; }; }
+
+pure: ## Tests of the pure rooms and the wire contract, the rules of the house, the index of cases
+	$(GO) test -timeout 5m $(PURE)
+
+mutants: ## Break the product on purpose and demand that the named tests notice
+	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
+
+bench: ## Figures of the algorithms and of the state machine
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 20m ./internal/limit
+	$(GO) test -run '^$$' -bench '^BenchmarkState' -benchmem -timeout 20m ./internal/fsm

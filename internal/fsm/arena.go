@@ -1,0 +1,176 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// blockRef names a block of the arena: a size class and a number in it.
+type blockRef uint32
+
+const (
+	refNumberBits = 25
+	refNumberMask = 1<<refNumberBits - 1
+
+	// maxKeys is how many blocks of one size, and so how many keys, a
+	// partition can number.
+	maxKeys = 1<<refNumberBits - 1
+
+	arenaSegment = 16 << 10
+	minBlock     = 24
+	maxBlock     = 4 << 20
+)
+
+func makeRef(class int, number uint32) blockRef {
+	return blockRef(class)<<refNumberBits | blockRef(number)
+}
+func (r blockRef) class() int     { return int(r >> refNumberBits) }
+func (r blockRef) number() uint32 { return uint32(r) & refNumberMask }
+
+// arena holds blocks of a few dozen sizes in large segments, so that a million
+// keys cost a few thousand allocations and no pointer each. Blocks of one size
+// share segments; a released block heads its class's free list. Segments are
+// frozen and copied like those of a table.
+//
+// Where a block lies is nobody's business: a restored arena is laid out afresh,
+// and nothing that a replica answers or hashes depends on it.
+type arena struct {
+	classes [numClasses]class
+	gen     uint32
+}
+
+type class struct {
+	segs  []arenaSeg
+	size  uint32 // bytes of a block
+	shift uint8  // a segment holds 1 << shift blocks
+	n     uint32 // blocks ever handed out
+	live  uint32
+	free  uint32 // number of the first free block + 1; 0 = none
+}
+
+func newArena() *arena {
+	a := &arena{}
+	for i := range a.classes {
+		a.classes[i] = newClass(sizeOfClass(i))
+	}
+	return a
+}
+
+func newClass(size int) class {
+	perSegment := max(1, arenaSegment/size)
+	return class{size: uint32(size), shift: uint8(bits.Len(uint(perSegment)) - 1)}
+}
+
+type arenaSeg struct {
+	bytes []byte
+	gen   uint32
+}
+
+// Block sizes rise in steps of 8 up to 128, then of an eighth up to 512, then
+// of a quarter: small blocks are the many, large ones the few.
+const (
+	fineClasses   = (128-minBlock)/8 + 1
+	middleClasses = 2 * 8
+	coarseClasses = 13 * 4
+	numClasses    = fineClasses + middleClasses + coarseClasses
+)
+
+func classOf(size int) int {
+	switch {
+	case size <= minBlock:
+		return 0
+	case size <= 128:
+		return (size - minBlock + 7) / 8
+	case size <= 512:
+		return fineClasses + stepAbove(size, 7, 3)
+	case size <= maxBlock:
+		return fineClasses + middleClasses + stepAbove(size, 9, 2)
+	}
+	panic("fsm: a block larger than the arena's largest")
+}
+
+// stepAbove counts the steps from 2^base to size, 2^perDouble of them to each
+// doubling, less one.
+func stepAbove(size, base, perDouble int) int {
+	top := bits.Len(uint(size-1)) - 1
+	step := (size-1)>>(top-perDouble) - 1<<perDouble
+	return (top-base)<<perDouble + step
+}
+
+func sizeOfClass(c int) int {
+	switch {
+	case c < fineClasses:
+		return minBlock + 8*c
+	case c < fineClasses+middleClasses:
+		return sizeAbove(c-fineClasses, 7, 3)
+	}
+	return sizeAbove(c-fineClasses-middleClasses, 9, 2)
+}
+
+func sizeAbove(step, base, perDouble int) int {
+	double, rest := step>>perDouble, step&(1<<perDouble-1)
+	return (1<<perDouble + rest + 1) << (base + double - perDouble)
+}
+
+// alloc returns a block of at least size bytes; its content is whatever was
+// there.
+func (a *arena) alloc(size int) blockRef {
+	ci := classOf(size)
+	c := &a.classes[ci]
+	c.live++
+	if c.free != 0 {
+		ref := makeRef(ci, c.free-1)
+		c.free = binary.LittleEndian.Uint32(a.read(ref))
+		return ref
+	}
+	if c.n>>c.shift == uint32(len(c.segs)) {
+		c.segs = append(c.segs, arenaSeg{bytes: make([]byte, c.size<<c.shift), gen: a.gen})
+	}
+	c.n++
+	return makeRef(ci, c.n-1)
+}
+
+func (a *arena) locate(r blockRef) (s *arenaSeg, from, to uint32) {
+	c := &a.classes[r.class()]
+	n := r.number()
+	from = (n & (1<<c.shift - 1)) * c.size
+	return &c.segs[n>>c.shift], from, from + c.size
+}
+
+// read returns a block's bytes for reading.
+func (a *arena) read(r blockRef) []byte {
+	s, from, to := a.locate(r)
+	return s.bytes[from:to:to]
+}
+
+// write returns a block's bytes for writing, good until the next freeze.
+func (a *arena) write(r blockRef) []byte {
+	s, from, to := a.locate(r)
+	if s.gen != a.gen {
+		s.bytes = append([]byte(nil), s.bytes...)
+		s.gen = a.gen
+	}
+	return s.bytes[from:to:to]
+}
+
+// release frees a block. A class without live blocks gives its memory back.
+func (a *arena) release(r blockRef) {
+	c := &a.classes[r.class()]
+	if c.live--; c.live == 0 {
+		*c = newClass(int(c.size))
+		return
+	}
+	binary.LittleEndian.PutUint32(a.write(r), c.free)
+	c.free = r.number() + 1
+}
+
+// freeze returns the arena as it is now, for reading.
+func (a *arena) freeze() *arena {
+	a.gen++
+	f := &arena{}
+	for i, c := range a.classes {
+		c.segs = append([]arenaSeg(nil), c.segs...)
+		f.classes[i] = c
+	}
+	return f
+}

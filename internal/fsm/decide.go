@@ -1,0 +1,336 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/limit"
+)
+
+// part is one charge of the check at hand, found in the state.
+type part struct {
+	charge *Charge
+	quota  uint32
+	hash   uint64
+	slot   uint32
+	known  bool   // the key is in the table
+	cost   uint64 // all that the check takes from this key
+	repeat bool   // an earlier charge names the same key
+}
+
+// verify refuses numbers that no leader can have written.
+func (m *Machine) verify(c *Check) error {
+	if c.Domain < 0 || int(c.Domain) >= len(m.domains) {
+		return fmt.Errorf("%w: a check of domain %d of %d", ErrDamaged, c.Domain, len(m.domains))
+	}
+	for i := range c.Charges {
+		if ch := &c.Charges[i]; !m.sound(ch, c.Domain) {
+			return fmt.Errorf("%w: policy %d, tier %d, override %d, cost %d", ErrDamaged, ch.Policy, ch.Tier, ch.Override, ch.Cost)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) sound(ch *Charge, domain int32) bool {
+	if ch.Policy < 0 || int(ch.Policy) >= len(m.quotas) || m.quotas[ch.Policy].domain != domain {
+		return false
+	}
+	p := m.set.Policy(ch.Policy)
+	return ch.Tier >= -1 && int(ch.Tier) < len(p.Tiers) &&
+		ch.Override >= -1 && int(ch.Override) < len(p.Overrides) &&
+		ch.Cost > 0 && ch.Cost <= limit.MaxAmount
+}
+
+// decide decides one check and records it if it is allowed.
+func (m *Machine) decide(c *Check) Answer {
+	if a, ok := m.recall(c); ok {
+		return a
+	}
+	for i := range c.Charges {
+		if !m.Owns(c.Charges[i].Slot) {
+			return Answer{Verdict: VerdictNotOwned, Time: m.now}
+		}
+	}
+	// A fence is a time that was logged, so one in the future is a lie; believed,
+	// it would let a copy through after the id's allow has been forgotten.
+	if m.now-c.Fence > m.settings.Horizon/2 || c.Fence > m.now {
+		return Answer{Verdict: VerdictStaleTime, Time: m.now}
+	}
+	parts := m.scratch.parts[:len(c.Charges)]
+	m.gather(c, parts)
+	a := m.weigh(parts, m.now)
+	if a.Verdict != VerdictAllow {
+		return a
+	}
+	if !m.makeRoom(parts) {
+		return Answer{Verdict: VerdictMemory, Time: m.now}
+	}
+	for i := range parts {
+		if !parts[i].repeat {
+			m.take(&parts[i])
+		}
+	}
+	m.remember(c, &a)
+	return a
+}
+
+// recall answers a check whose id has an allow.
+func (m *Machine) recall(c *Check) (Answer, bool) {
+	n, ok := m.records.find(c.Domain, &c.ID)
+	if !ok {
+		return Answer{}, false
+	}
+	r := m.records.rows.at(n)
+	if whole(r.digest) != c.Digest {
+		return Answer{Verdict: VerdictConflict, Time: m.now}, true
+	}
+	a := Answer{
+		Verdict: VerdictAllow, Replayed: true, Time: m.records.time(n), At: m.now,
+		Policy: m.quotas[r.quota()].policy, Limit: r.limit(), Remaining: whole(r.remaining),
+	}
+	a.Unlimited = a.Remaining == limit.Unlimited
+	for i := range c.Charges {
+		if ch := &c.Charges[i]; ch.Policy == a.Policy {
+			a.Amount = m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
+			break
+		}
+	}
+	return a, true
+}
+
+func (m *Machine) domainOf(quota uint32) int32 { return m.quotas[quota].domain }
+
+// gather finds each charge's key and sums what the check takes from it.
+func (m *Machine) gather(c *Check, parts []part) {
+	for i := range parts {
+		ch := &c.Charges[i]
+		p := part{charge: ch, quota: uint32(ch.Policy), cost: ch.Cost}
+		p.hash = m.keys.hash(p.quota, ch.Key)
+		p.slot, p.known = m.keys.find(p.hash, p.quota, ch.Key)
+		for j := range parts[:i] {
+			if o := &parts[j]; o.hash == p.hash && o.quota == p.quota && string(o.charge.Key) == string(ch.Key) {
+				p.repeat = true
+				o.cost = min(o.cost+ch.Cost, limit.MaxAmount)
+			}
+		}
+		parts[i] = p
+	}
+	for i := range parts {
+		for j := range parts[:i] {
+			if parts[i].repeat && parts[j].hash == parts[i].hash && parts[j].quota == parts[i].quota && !parts[j].repeat {
+				parts[i].cost = parts[j].cost
+			}
+		}
+	}
+}
+
+// weigh asks every limit of every part at the time now. It changes nothing.
+func (m *Machine) weigh(parts []part, now int64) Answer {
+	var v verdict
+	for i := range parts {
+		p := &parts[i]
+		q := &m.quotas[p.quota]
+		for l := range q.states {
+			spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
+			v.hear(spec, p, int32(l), spec.Peek(m.usage(p, q, l), now, p.cost))
+		}
+	}
+	v.answer.Time = now
+	return v.answer
+}
+
+// usage is what the state knows of a part's key under limit l.
+func (m *Machine) usage(p *part, q *quota, l int) limit.Usage {
+	u := limit.Usage{KnownSince: q.known}
+	if !p.known {
+		return u
+	}
+	b := m.keys.block(p.slot)
+	if i := q.states[l]; i >= 0 {
+		u.State = b.state(int(i))
+	} else {
+		u.Log = b.log()
+	}
+	return u
+}
+
+// verdict folds the decisions of many limits into one answer: denied if any
+// denies, for as long as the last of them; allowed with what the tightest leaves.
+type verdict struct{ answer Answer }
+
+func (v *verdict) hear(spec limit.Spec, p *part, l int32, d limit.Decision) {
+	a := &v.answer
+	switch {
+	case d.Allowed && a.Verdict == VerdictDeny:
+		return
+	case d.Allowed && a.Verdict == VerdictAllow && d.Remaining >= a.Remaining:
+		return
+	case !d.Allowed && a.Verdict == VerdictDeny && d.At <= a.At:
+		return
+	}
+	*a = Answer{
+		Verdict: VerdictAllow, Policy: p.charge.Policy, Limit: l,
+		Amount: spec.Amount, Remaining: d.Remaining, At: d.At,
+		Unlimited: spec.Amount == limit.Unlimited,
+	}
+	if !d.Allowed {
+		a.Verdict = VerdictDeny
+		a.Exceeds = p.cost > spec.Amount
+	}
+}
+
+// makeRoom reports whether the bounds leave room for an allow, if need be after
+// reclaiming keys whose turn has come.
+func (m *Machine) makeRoom(parts []part) bool {
+	for budget := roomReclaims; !m.roomFor(parts); budget-- {
+		if budget == 0 || !m.keyDue() {
+			return false
+		}
+		m.reclaimFirst()
+		m.find(parts) // the key that went may have been one of them
+	}
+	return true
+}
+
+// roomFor reports whether what an allow would add stays within the bounds.
+func (m *Machine) roomFor(parts []part) bool {
+	need, fresh := uint64(recordBytes), 0
+	for i := range parts {
+		p := &parts[i]
+		if p.repeat {
+			continue
+		}
+		need += 2 * eventBytes // an event, and the marker that it may leave
+		if !p.known {
+			need += m.quotas[p.quota].keyBytes(len(p.charge.Key))
+			fresh++
+		}
+	}
+	d := &m.domains[m.quotas[parts[0].quota].domain]
+	return m.bytes+need <= m.settings.Bound && d.bytes+need <= m.settings.DomainBound &&
+		m.keys.live+fresh <= maxKeys
+}
+
+func (m *Machine) find(parts []part) {
+	for i := range parts {
+		p := &parts[i]
+		p.slot, p.known = m.keys.find(p.hash, p.quota, p.charge.Key)
+	}
+}
+
+// take charges one key.
+func (m *Machine) take(p *part) {
+	q := &m.quotas[p.quota]
+	fresh := !p.known
+	if fresh {
+		m.create(p, q)
+	} else {
+		m.evict(p.slot, p.hash, q)
+	}
+	if q.rolling() {
+		m.record(p, q)
+	}
+	if q.count > 0 {
+		m.chargeStates(p, q)
+	}
+	if fresh {
+		m.file(p, q)
+	}
+}
+
+func (m *Machine) create(p *part, q *quota) {
+	p.slot, p.known = m.keys.create(p.hash, p.quota, q.count, p.charge.Key, q.rolling()), true
+	for i := range q.count {
+		m.sum += stateSum(p.hash, i, limit.State{})
+	}
+	m.account(q, int64(q.keyBytes(len(p.charge.Key))))
+}
+
+// file gives a new key its turn in the expiry queue.
+func (m *Machine) file(p *part, q *quota) {
+	d := due{second: second(q.deadline(m.keys.block(p.slot))), slot: p.slot}
+	m.keys.expiry.push(d)
+	m.sum += keySum(p.hash, d)
+}
+
+// record appends the event to the key's log.
+func (m *Machine) record(p *part, q *quota) {
+	l := m.keys.mutable(p.slot).log()
+	cost := p.cost
+	if last, ok := l.Last(); ok && limit.Merges(last.Time, m.now, q.precision) {
+		l.DropLast()
+		m.sum -= eventSum(p.hash, last)
+		m.account(q, -eventBytes)
+		cost = min(cost+last.Cost, limit.MaxAmount)
+	}
+	m.forgetBeyond(l, p.hash, q, cost)
+	m.keys.logFor(p.slot, l.Need(m.now, cost)).Append(m.now, cost)
+	m.sum += eventSum(p.hash, limit.Event{Time: m.now, Cost: cost})
+	m.account(q, eventBytes)
+}
+
+// forgetBeyond forgets the oldest events that the key can never need: those
+// before the newest ones that alone, with the coming cost, make up the policy's
+// largest amount. The log keeps a marker at the newest one forgotten.
+func (m *Machine) forgetBeyond(l limit.Log, hash uint64, q *quota, cost uint64) {
+	units := l.Units() + cost
+	for {
+		first, ok := l.First()
+		if !ok || units-first.Cost < q.largest {
+			return
+		}
+		m.unmark(l, hash, q)
+		l.Forget()
+		units -= first.Cost
+		m.sum += markerSum(hash, first.Time) - eventSum(hash, first)
+	}
+}
+
+// unmark takes a marker out of the sums; the caller removes or replaces it.
+func (m *Machine) unmark(l limit.Log, hash uint64, q *quota) {
+	if t, ok := l.Marker(); ok {
+		m.sum -= markerSum(hash, t)
+		m.account(q, -eventBytes)
+	}
+}
+
+func (m *Machine) chargeStates(p *part, q *quota) {
+	b := m.keys.mutable(p.slot)
+	var idle int64
+	for l, i := range q.states {
+		if i < 0 {
+			continue
+		}
+		spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
+		old := b.state(int(i))
+		now := spec.Charge(old, m.now, p.cost)
+		limit.PutState(b.stateAt(int(i)), now)
+		m.sum += stateSum(p.hash, int(i), now) - stateSum(p.hash, int(i), old)
+		idle = max(idle, spec.IdleAt(now))
+	}
+	b.setIdle(idle)
+}
+
+// remember records the allow under the check's id.
+func (m *Machine) remember(c *Check, a *Answer) {
+	r := record{
+		id: c.ID, digest: halves(c.Digest), remaining: halves(a.Remaining),
+		quotaAndLimit: uint32(a.Policy)<<8 | uint32(a.Limit),
+	}
+	m.records.add(r, m.now)
+	m.sum += r.sum(m.now)
+	m.account(&m.quotas[a.Policy], recordBytes)
+}
+
+func eventSum(hash uint64, e limit.Event) uint64 {
+	return mix3(sumEvent, hash, uint64(e.Time), e.Cost)
+}
+
+func markerSum(hash uint64, t int64) uint64 { return mix3(sumMarker, hash, uint64(t), 0) }
+
+func keySum(hash uint64, d due) uint64 {
+	return mix3(sumKey, hash, uint64(d.second), uint64(d.slot))
+}
+
+func stateSum(hash uint64, i int, s limit.State) uint64 {
+	return mix(mix3(sumState+uint64(i), hash, s.Used, s.Carry), uint64(s.At))
+}

@@ -1,0 +1,144 @@
+package fsm
+
+import (
+	"encoding/binary"
+
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/limit"
+)
+
+// keys is the table of all quota keys that have used anything.
+//
+// A key has a slot for life: a row that points to its block, which moves when it
+// grows. The index and the expiry queue name slots. Which slot a new key gets
+// follows from the log alone (the last one freed, else the next), a snapshot
+// keeps it, and so the queue's order is the same on every replica.
+type keys struct {
+	seed   keyspace.Seed
+	slots  table[blockRef]
+	free   uint32 // the first free slot + 1; free slots form a chain
+	live   int
+	blocks *arena
+	byKey  index
+	expiry expiry
+}
+
+// freeClass marks a slot as free: what would be its block number is then the
+// next free slot + 1.
+const freeClass = 127
+
+func newKeys(seed keyspace.Seed) *keys {
+	k := &keys{seed: seed, blocks: newArena()}
+	k.byKey = newIndex(func(slot uint32) uint64 {
+		b := k.block(slot)
+		var buf [64]byte
+		return k.seed.Sum64(appendIdentity(buf[:0], b.quota(), b.key()))
+	})
+	return k
+}
+
+// appendIdentity appends what makes a key this key: its quota's number and its values.
+func appendIdentity(dst []byte, quota uint32, key []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(dst, quota), key...)
+}
+
+func (k *keys) hash(quota uint32, key []byte) uint64 {
+	var buf [64]byte
+	return k.seed.Sum64(appendIdentity(buf[:0], quota, key))
+}
+
+func (k *keys) find(hash uint64, quota uint32, key []byte) (slot uint32, ok bool) {
+	for p := k.byKey.probe(hash); ; {
+		slot, ok = p.next()
+		if !ok {
+			return 0, false
+		}
+		if b := k.block(slot); b.quota() == quota && string(b.key()) == string(key) {
+			return slot, true
+		}
+	}
+}
+
+func (k *keys) block(slot uint32) block   { return k.blocks.read(*k.slots.at(slot)) }
+func (k *keys) mutable(slot uint32) block { return k.blocks.write(*k.slots.at(slot)) }
+
+// create adds a key that isn't there, without events and with absent states. The
+// caller files it in the expiry queue.
+func (k *keys) create(hash uint64, quota uint32, states int, key []byte, rolling bool) uint32 {
+	slot := k.takeSlot()
+	k.put(slot, hash, quota, states, key, rolling)
+	return slot
+}
+
+// place adds a key in the next slot, for a restore; it is filed later.
+func (k *keys) place(hash uint64, quota uint32, states int, key []byte, rolling bool) block {
+	k.live++
+	return k.put(k.slots.push(0), hash, quota, states, key, rolling)
+}
+
+func (k *keys) put(slot uint32, hash uint64, quota uint32, states int, key []byte, rolling bool) block {
+	logBytes := 0
+	if rolling {
+		logBytes = limit.LogHeader + 1
+	}
+	ref := k.blocks.alloc(blockSize(states, len(key), logBytes))
+	b := block(k.blocks.write(ref))
+	b.init(quota, states, key)
+	if rolling {
+		limit.InitLog(b[b.logAt():])
+	}
+	*k.slots.mut(slot) = ref
+	k.byKey.insert(hash, slot)
+	return b
+}
+
+// logFor returns the log of a key for writing, in a region of at least size bytes.
+func (k *keys) logFor(slot uint32, size int) limit.Log {
+	b := k.mutable(slot)
+	if size > len(b)-b.logAt() {
+		b = k.grow(slot, size)
+	}
+	return b.log()
+}
+
+func (k *keys) takeSlot() uint32 {
+	k.live++
+	if k.free == 0 {
+		return k.slots.push(0)
+	}
+	slot := k.free - 1
+	k.free = k.slots.at(slot).number()
+	return slot
+}
+
+// grow moves a key's block to one whose log has room for logBytes, and drops
+// what is dead in the log on the way.
+func (k *keys) grow(slot uint32, logBytes int) block {
+	old := *k.slots.at(slot)
+	b := block(k.blocks.read(old))
+	head := b.logAt()
+	ref := k.blocks.alloc(head + logBytes)
+	fresh := block(k.blocks.write(ref))
+	copy(fresh, b[:head])
+	b.log().CopyTo(fresh[head:])
+	k.blocks.release(old)
+	*k.slots.mut(slot) = ref
+	return fresh
+}
+
+// removeFirst forgets the key whose turn it is in the expiry queue.
+func (k *keys) removeFirst() {
+	slot := k.expiry.first().slot
+	b := k.block(slot)
+	k.byKey.remove(k.hash(b.quota(), b.key()), slot)
+	k.blocks.release(*k.slots.at(slot))
+	k.expiry.pop()
+	k.live--
+	if k.live == 0 {
+		k.slots.reset()
+		k.free = 0
+		return
+	}
+	*k.slots.mut(slot) = makeRef(freeClass, k.free)
+	k.free = slot + 1
+}

@@ -1,0 +1,110 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// Replicated is a Machine that hashicorp/raft drives.
+//
+// Raft calls Apply, Snapshot and Restore from one goroutine; Read may be called
+// from any. A machine that met damage applies nothing more and is never read
+// again: what it would say is anybody's guess.
+type Replicated struct {
+	mu     sync.RWMutex
+	m      *Machine
+	broken error
+
+	applied func(Applied)
+	fatal   func(error)
+}
+
+// Replicate returns an empty machine for raft. After each entry applied is
+// called, in order, on raft's goroutine and outside the lock; fatal is called
+// once, with the first damage, and should end the process.
+func Replicate(applied func(Applied), fatal func(error)) *Replicated {
+	return &Replicated{m: New(), applied: applied, fatal: fatal}
+}
+
+// Read calls f with the machine, beside other reads. f must not keep it. It
+// reports false, without calling f, if the machine is broken.
+func (r *Replicated) Read(f func(*Machine)) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.broken != nil {
+		return false
+	}
+	f(r.m)
+	return true
+}
+
+// Apply implements raft.FSM. Its result is nil: whoever waits for an entry is
+// woken by applied, which also runs where a future never resolves.
+func (r *Replicated) Apply(l *raft.Log) any {
+	a, ok := r.apply(l)
+	if ok {
+		r.applied(a)
+	}
+	return nil
+}
+
+func (r *Replicated) apply(l *raft.Log) (Applied, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil {
+		return Applied{}, false
+	}
+	a, err := r.m.Apply(l.Index, l.Term, l.Data)
+	if err == nil && a.Diverged {
+		err = ErrDiverged
+	}
+	if err != nil {
+		r.broken = fmt.Errorf("apply entry %d of term %d: %w", l.Index, l.Term, err)
+		r.fatal(r.broken)
+	}
+	return a, err == nil
+}
+
+// ErrDiverged says that this replica's state differs from the one that the
+// leader had at the same index.
+var ErrDiverged = errors.New("state differs from the leader's at the last checkpoint")
+
+// Snapshot implements raft.FSM.
+func (r *Replicated) Snapshot() (raft.FSMSnapshot, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil {
+		return nil, fmt.Errorf("snapshot: %w", r.broken)
+	}
+	return persister{r.m.Snapshot()}, nil
+}
+
+type persister struct{ s *Snapshot }
+
+func (p persister) Persist(sink raft.SnapshotSink) error {
+	if _, err := p.s.WriteTo(sink); err != nil {
+		_ = sink.Cancel() // the write's error says more
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return sink.Close()
+}
+
+func (persister) Release() {}
+
+// Restore implements raft.FSM: the new state replaces the old one whole, or not
+// at all.
+func (r *Replicated) Restore(snapshot io.ReadCloser) error {
+	defer snapshot.Close()
+	m, err := Restore(snapshot)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.m = m
+	return nil
+}

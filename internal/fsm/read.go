@@ -1,0 +1,107 @@
+package fsm
+
+import (
+	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// Set returns the policy set in force, nil before the first, with its version.
+func (m *Machine) Set() (*policy.Compiled, Version) { return m.set, m.version }
+
+// SetHash is the content hash of the set in force.
+func (m *Machine) SetHash() [32]byte { return m.setHash }
+
+// Settings returns the settings in force, false before genesis.
+func (m *Machine) Settings() (Settings, bool) { return m.settings, m.formed }
+
+// Now is the decision time of the last entry.
+func (m *Machine) Now() int64 { return m.now }
+
+// Term is the newest term whose first entry has been applied.
+func (m *Machine) Term() uint64 { return m.term }
+
+// Index is the log index of the last entry.
+func (m *Machine) Index() uint64 { return m.index }
+
+// LastCheckpoint is this replica's newest checkpoint.
+func (m *Machine) LastCheckpoint() Checkpoint { return m.checkpoint }
+
+// Owns reports whether the slot is this partition's.
+func (m *Machine) Owns(slot uint16) bool {
+	return int(slot) < len(m.slots) && m.slots[slot] == m.settings.Partition
+}
+
+// Usage of memory, in logical bytes and in things.
+type Memory struct {
+	Bytes, Bound uint64
+	Keys         int
+	Records      int
+}
+
+// Memory says how much of its bounds the state uses.
+func (m *Machine) Memory() Memory {
+	if !m.formed {
+		return Memory{}
+	}
+	return Memory{Bytes: m.bytes, Bound: m.settings.Bound, Keys: m.keys.live, Records: int(m.records.rows.len())}
+}
+
+// Recall answers a check whose id has an allow: with that allow, or, for another
+// digest, with a conflict. It reads only.
+func (m *Machine) Recall(c *Check) (Answer, bool) { return m.recall(c) }
+
+// Refuse answers a check that the applied state shows can't be admitted at time
+// now, which is not before Now: a denial, or no room. Later entries only add
+// usage, so a denial holds until its At, or until the set changes. It reads only
+// and is safe beside other reads.
+func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
+	var buf [MaxCharges]part
+	parts := buf[:len(c.Charges)]
+	m.gather(c, parts)
+	a := m.weigh(parts, now)
+	switch {
+	case a.Verdict == VerdictDeny:
+		return a, true
+	case !m.keyDue() && !m.roomFor(parts):
+		return Answer{Verdict: VerdictMemory, Time: now}, true
+	}
+	return Answer{}, false
+}
+
+// Use is what a key has used of one limit.
+type Use struct {
+	Limit int32
+	Spec  limit.Spec
+	// Used and Left are whole units; Left is limit.Unlimited for an unlimited amount.
+	Used, Left uint64
+	// FullAt is the decision time from which all of it is available, nothing
+	// else being admitted.
+	FullAt int64
+}
+
+// Inspect appends to dst what the charge's key has used of each limit of its
+// policy at time now. It reads only.
+func (m *Machine) Inspect(dst []Use, ch *Charge, now int64) []Use {
+	q := &m.quotas[ch.Policy]
+	p := part{hash: m.keys.hash(uint32(ch.Policy), ch.Key)}
+	p.slot, p.known = m.keys.find(p.hash, uint32(ch.Policy), ch.Key)
+	for l := range q.states {
+		spec := m.set.Spec(ch.Policy, l, ch.Tier, ch.Override)
+		u := m.usage(&p, q, l)
+		dst = append(dst, use(spec, u, int32(l), now))
+	}
+	return dst
+}
+
+func use(spec limit.Spec, u limit.Usage, l int32, now int64) Use {
+	d := spec.Peek(u, now, 1)
+	left := d.Remaining
+	if d.Allowed && left != limit.Unlimited {
+		left++
+	}
+	used := spec.Amount - left
+	if spec.Algorithm == limit.RollingWindow {
+		used = u.Log.Used(now - spec.Window)
+	}
+	return Use{Limit: l, Spec: spec, Used: used, Left: left, FullAt: spec.FullAt(u, now)}
+}

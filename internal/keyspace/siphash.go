@@ -1,0 +1,109 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Seed keys every hash of a cluster. It is drawn once, at genesis, and never changes: keys live where
+// their hash under this seed puts them.
+type Seed [16]byte
+
+// Sum64 returns SipHash-2-4 of b under the seed (Aumasson and Bernstein, "SipHash: a fast short-input
+// PRF", 2012): 64 bits that nobody without the seed can predict or make collide.
+func (s Seed) Sum64(b []byte) uint64 {
+	h := s.newHash()
+	write(&h, b)
+	return h.sum()
+}
+
+// hash is SipHash-2-4 fed piece by piece, so that a key that lies in several strings needs no buffer. The
+// sum depends on the bytes written alone, not on how they were cut.
+type hash struct {
+	v0, v1, v2, v3 uint64
+	tail           uint64 // the last n%8 bytes, little endian, not yet mixed in
+	n              uint64 // bytes written
+}
+
+func (s Seed) newHash() hash {
+	k0 := binary.LittleEndian.Uint64(s[:8])
+	k1 := binary.LittleEndian.Uint64(s[8:])
+	return hash{
+		v0: k0 ^ 0x736f6d6570736575,
+		v1: k1 ^ 0x646f72616e646f6d,
+		v2: k0 ^ 0x6c7967656e657261,
+		v3: k1 ^ 0x7465646279746573,
+	}
+}
+
+// write feeds b. Whole words are read straight from b, at whatever offset the tail is.
+func write[T string | []byte](h *hash, b T) {
+	shift := 8 * (h.n % 8)
+	h.n += uint64(len(b))
+	for ; len(b) >= 8; b = b[8:] {
+		word := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		h.mix(h.tail | word<<shift)
+		h.tail = word >> (64 - shift) // a shift by 64 gives 0 in Go
+	}
+	for i := 0; i < len(b); i++ {
+		h.tail |= uint64(b[i]) << shift
+		if shift += 8; shift == 64 {
+			h.mix(h.tail)
+			h.tail, shift = 0, 0
+		}
+	}
+}
+
+// writePart feeds s with its length in front, as appendPart encodes it.
+func (h *hash) writePart(s string) {
+	h.writeUvarint(uint64(len(s)))
+	write(h, s)
+}
+
+func (h *hash) writeUvarint(n uint64) {
+	for n >= 0x80 {
+		h.writeByte(byte(n) | 0x80)
+		n >>= 7
+	}
+	h.writeByte(byte(n))
+}
+
+func (h *hash) writeByte(b byte) {
+	shift := 8 * (h.n % 8)
+	h.tail |= uint64(b) << shift
+	h.n++
+	if shift == 56 {
+		h.mix(h.tail)
+		h.tail = 0
+	}
+}
+
+func (h *hash) mix(word uint64) {
+	h.v3 ^= word
+	h.round()
+	h.round()
+	h.v0 ^= word
+}
+
+func (h *hash) sum() uint64 {
+	h.mix(h.tail | h.n<<56)
+	h.v2 ^= 0xff
+	for range 4 {
+		h.round()
+	}
+	return h.v0 ^ h.v1 ^ h.v2 ^ h.v3
+}
+
+func (h *hash) round() {
+	h.v0 += h.v1
+	h.v2 += h.v3
+	h.v1 = bits.RotateLeft64(h.v1, 13) ^ h.v0
+	h.v3 = bits.RotateLeft64(h.v3, 16) ^ h.v2
+	h.v0 = bits.RotateLeft64(h.v0, 32)
+	h.v2 += h.v1
+	h.v0 += h.v3
+	h.v1 = bits.RotateLeft64(h.v1, 17) ^ h.v2
+	h.v3 = bits.RotateLeft64(h.v3, 21) ^ h.v0
+	h.v2 = bits.RotateLeft64(h.v2, 32)
+}

@@ -1,0 +1,337 @@
+package limit
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// The bytes of a log are pages, so that a sum or a time is found by a binary
+// search over page headers and a scan of one page, and yet an event takes few bytes.
+//
+//	page 0:     the log's header, then entries
+//	other ones: time of the entry before, sum of the costs before, then entries
+//	entry:      uvarint(gap·2 + 1)                 an event of cost 1
+//	            uvarint(gap·2 + 2), uvarint(cost)  any other
+//
+// gap is the time since the entry before, also across pages; the head entry's is
+// ignored, its time stands in the header. Entries end with a byte
+// that isn't 0; zeros fill the rest of a page into which the next entry
+// didn't fit. Sums count from the beginning of the region, dropped entries
+// included, and wrap around: only differences are used, and those fit.
+//
+// Dropping the first event only moves the head. The dead bytes before it go when
+// the log is copied or runs out of room.
+
+const (
+	// page trades the headers' share (6 % at 256) against the bytes that a look-up scans.
+	page       = 256
+	pageHeader = LogHeader
+)
+
+// cursor stands before an entry: at is where the entry begins (the log's size if
+// there is none), time and sum are those of the entries before it.
+type cursor struct {
+	at   int
+	time int64
+	sum  uint64
+}
+
+// entry decodes the entry at the given offset; next is where its bytes end.
+func (l Log) entry(at int) (gap, cost uint64, next int) {
+	v, next := uvarint(l.b, at)
+	if v&1 != 0 {
+		return v >> 1, 1, next
+	}
+	cost, next = uvarint(l.b, next)
+	return v>>1 - 1, cost, next
+}
+
+// after is where the entry after the one at the given offset begins.
+func (l Log) after(at int) int {
+	_, _, next := l.entry(at)
+	return l.land(next, l.size())
+}
+
+// land turns the end of an entry into the beginning of the next, or size.
+func (l Log) land(at, size int) int {
+	if at < size && (at%page == 0 || l.b[at] == 0) {
+		return pageOf(at+page-1) + pageHeader
+	}
+	return at
+}
+
+func (l Log) step(c cursor) cursor {
+	gap, cost, next := l.entry(c.at)
+	return cursor{l.land(next, l.size()), c.time + int64(gap), c.sum + cost}
+}
+
+func pageOf(at int) int { return at &^ (page - 1) }
+
+func (l Log) lastPage() int { return pageOf(l.size() - 1) }
+
+func (l Log) pageTime(p int) int64 { return int64(binary.LittleEndian.Uint64(l.b[p:])) }
+
+func (l Log) pageSum(p int) uint64 {
+	if p == 0 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(l.b[p+8:])
+}
+
+// pageEnd is where the entries of a page end that isn't the last.
+func (l Log) pageEnd(p int) int {
+	end := p + page
+	for l.b[end-1] == 0 {
+		end--
+	}
+	return end
+}
+
+// enter is the cursor before the first entry of page p, which lies behind the head's.
+func (l Log) enter(p int) cursor {
+	return cursor{p + pageHeader, l.pageTime(p), l.pageSum(p)}
+}
+
+// origin is the cursor before the head entry.
+func (l Log) origin() cursor {
+	head := l.head()
+	p := pageOf(head)
+	sum := l.pageSum(p)
+	for at := p + pageHeader; at < head; {
+		_, cost, next := l.entry(at)
+		sum += cost
+		at = next
+	}
+	gap, _, _ := l.entry(head)
+	return cursor{head, l.base() - int64(gap), sum}
+}
+
+// start is the cursor before the first event.
+func (l Log) start() cursor {
+	if l.none() {
+		return l.end()
+	}
+	c := l.origin()
+	if l.marked() {
+		c = l.step(c)
+	}
+	return c
+}
+
+// tail is the cursor before the first entry of the last page.
+func (l Log) tail() cursor {
+	if p := l.lastPage(); p > pageOf(l.head()) {
+		return l.enter(p)
+	}
+	return l.origin()
+}
+
+// end is the cursor behind the last entry. Its time is Forever if there is none.
+func (l Log) end() cursor {
+	if l.none() {
+		return cursor{LogHeader, Forever, 0}
+	}
+	c, size := l.tail(), l.size()
+	for c.at < size {
+		gap, cost, next := l.entry(c.at)
+		c = cursor{next, c.time + int64(gap), c.sum + cost}
+	}
+	return c
+}
+
+// last is the cursor before the last entry.
+func (l Log) last() cursor {
+	c, size := l.tail(), l.size()
+	for {
+		n := l.step(c)
+		if n.at == size {
+			return c
+		}
+		c = n
+	}
+}
+
+// seek is the cursor before the first event later than after.
+func (l Log) seek(after int64) cursor {
+	c := l.start()
+	if l.none() {
+		return c
+	}
+	size := l.size()
+	lo, hi := pageOf(c.at)/page, l.lastPage()/page
+	for lo < hi { // the last page before which nothing is later
+		if mid := (lo + hi + 1) / 2; l.pageTime(mid*page) <= after {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	if p := lo * page; p > pageOf(c.at) {
+		c = l.enter(p)
+	}
+	for c.at < size {
+		n := l.step(c)
+		if n.time > after {
+			break
+		}
+		c = n
+	}
+	return c
+}
+
+// reach is the time of the event with which the costs from c on reach need.
+func (l Log) reach(c cursor, need uint64) int64 {
+	if l.none() {
+		return Never
+	}
+	size, from := l.size(), c.sum
+	lo, hi := pageOf(c.at)/page, l.lastPage()/page
+	for lo < hi { // the last page before which need isn't reached
+		if mid := (lo + hi + 1) / 2; l.pageSum(mid*page)-from < need {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	if p := lo * page; p > pageOf(c.at) {
+		c = l.enter(p)
+	}
+	for c.at < size {
+		if c = l.step(c); c.sum-from >= need {
+			return c.time
+		}
+	}
+	return Never
+}
+
+// room is where an entry of n bytes goes in a log of the given size: behind the
+// last one, or into a new page if it doesn't fit.
+func room(size, n int) int {
+	if rest := -size & (page - 1); n > rest {
+		return size + rest + pageHeader
+	}
+	return size
+}
+
+// place is the size of the log once the entry is there.
+func place(size, n int) int { return room(size, n) + n }
+
+// write adds an entry at the end of the log, which is c.
+func (l Log) write(c cursor, gap, cost uint64) {
+	at := room(c.at, entrySize(gap, cost))
+	if at != c.at {
+		p := at - pageHeader
+		clear(l.b[c.at:p])
+		binary.LittleEndian.PutUint64(l.b[p:], uint64(c.time))
+		binary.LittleEndian.PutUint64(l.b[p+8:], c.sum)
+	}
+	if cost == 1 {
+		at += binary.PutUvarint(l.b[at:], gap<<1+1)
+	} else {
+		at += binary.PutUvarint(l.b[at:], gap<<1+2)
+		at += binary.PutUvarint(l.b[at:], cost)
+	}
+	l.setSize(at)
+}
+
+// entrySize is the length of an entry. A gap below Never-1 fits: no event is at Never.
+func entrySize(gap, cost uint64) int {
+	if cost == 1 {
+		return uvarintSize(gap<<1 + 1)
+	}
+	return uvarintSize(gap<<1+2) + uvarintSize(cost)
+}
+
+func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+// uvarint decodes the number at the given offset. The bytes are our own, so
+// unlike binary.Uvarint it doesn't look for malformed ones.
+func uvarint(b []byte, at int) (v uint64, next int) {
+	for shift := 0; ; shift += 7 {
+		c := b[at]
+		at++
+		if c < 0x80 {
+			return v | uint64(c)<<shift, at
+		}
+		v |= uint64(c&0x7f) << shift
+	}
+}
+
+// flat is the size that the live entries have in a single page, or something
+// larger than a page if they don't fit one.
+func (l Log) flat() int {
+	head, size := l.head(), l.size()
+	p, q := pageOf(head), l.lastPage()
+	_, next := uvarint(l.b, head)
+	switch q - p {
+	case 0:
+		return pageHeader + 1 + size - next
+	case page:
+		return pageHeader + 1 + l.pageEnd(p) - next + size - (q + pageHeader)
+	}
+	return math.MaxInt
+}
+
+// CompactSize is how many bytes the log has after CopyTo.
+func (l Log) CompactSize() int {
+	if l.none() {
+		return LogHeader
+	}
+	if n := l.flat(); n <= page {
+		return n
+	}
+	return l.size() - pageOf(l.head())
+}
+
+// CopyTo copies the log into dst, without dead space, and returns the copy: the
+// same events and marker in CompactSize bytes, the new capacity being len(dst).
+// dst may be the log's own region.
+func (l Log) CopyTo(dst []byte) Log {
+	switch {
+	case l.none():
+		return InitLog(dst)
+	case len(dst) > MaxLog:
+		panic("limit: a log's region is too large")
+	case l.flat() <= page:
+		return l.copyFlat(dst)
+	}
+	return l.copyPages(dst)
+}
+
+// copyFlat copies what fits a single page. All moves go down, in order, so
+// that nothing is overwritten before it has moved.
+func (l Log) copyFlat(dst []byte) Log {
+	head, size, base, marked := l.head(), l.size(), l.base(), l.marked()
+	p, q := pageOf(head), l.lastPage()
+	v, next := uvarint(l.b, head)
+	dst[pageHeader] = byte(2 - v&1) // the head's gap is ignored: now it is 0
+	n := pageHeader + 1
+	if p != q {
+		n += copy(dst[n:], l.b[next:l.pageEnd(p)])
+		next = q + pageHeader
+	}
+	n += copy(dst[n:], l.b[next:size])
+	c := Log{dst}
+	c.setHead(pageHeader, marked)
+	c.setSize(n)
+	c.setBase(base)
+	return c
+}
+
+// copyPages copies the pages that hold live entries and takes the sum before
+// them off their headers.
+func (l Log) copyPages(dst []byte) Log {
+	head, size, base, marked := l.head(), l.size(), l.base(), l.marked()
+	p := pageOf(head)
+	before := l.pageSum(p)
+	copy(dst[pageHeader:size-p], l.b[p+pageHeader:size])
+	c := Log{dst}
+	c.setHead(head-p, marked)
+	c.setSize(size - p)
+	c.setBase(base)
+	for q := page; q < size-p; q += page {
+		binary.LittleEndian.PutUint64(dst[q+8:], c.pageSum(q)-before)
+	}
+	return c
+}

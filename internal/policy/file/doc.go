@@ -1,0 +1,15 @@
+// Package file reads policy sets from YAML, of which JSON is a part, and says what is wrong with them line
+// by line.
+//
+// Invariants:
+//
+//   - A set that is returned is valid and normalized, and its canonical form reads back to the same set.
+//   - Nothing is ignored: unknown fields, repeated ones, values of another type, fields without a value,
+//     anchors, aliases, tags and second documents are errors. A limit that was meant and not read would be
+//     no limit.
+//   - Everything that is wrong is reported at once, sorted by line. What was reported about a value isn't
+//     reported again as something that validation finds missing.
+//   - No input panics or costs more than its size: at most [MaxSize] bytes are read and no alias is expanded.
+//
+// The command line tool and nodes without Kubernetes call it. It is the only place that knows YAML.
+package file
