@@ -33,6 +33,9 @@ type Answer struct {
 	Time int64
 	// At is the earliest decision time at which a denied cost fits; limit.Never.
 	At int64
+	// FullAt is when all of the amount is available again, nothing else being
+	// admitted; limit.Never if it never is.
+	FullAt int64
 }
 
 // Refusal says why an entry was refused as a whole.

@@ -186,3 +186,12 @@ func (b *batch) nextCharge(c *Charge) {
 	n := le.Uint16(r[20:])
 	c.Key, b.keys = b.keys[:n:n], b.keys[n:]
 }
+
+// CheckSize returns the bytes that a check adds to a batch.
+func CheckSize(c *Check) int {
+	size := checkBytes + len(c.Charges)*chargeBytes
+	for i := range c.Charges {
+		size += len(c.Charges[i].Key)
+	}
+	return size
+}

@@ -14,7 +14,7 @@ type part struct {
 	slot   uint32
 	known  bool   // the key is in the table
 	cost   uint64 // all that the check takes from this key
-	repeat bool   // an earlier charge names the same key
+	first  int    // the first charge that names the same key; it alone is recorded
 }
 
 // verify refuses numbers that no leader can have written.
@@ -51,26 +51,38 @@ func (m *Machine) decide(c *Check) Answer {
 		}
 	}
 	// A fence is a time that was logged, so one in the future is a lie; believed,
-	// it would let a copy through after the id's allow has been forgotten.
-	if m.now-c.Fence > m.settings.Horizon/2 || c.Fence > m.now {
+	// it would let a copy through after the id's allow has been forgotten. So
+	// would one so far below zero that the difference overflows.
+	if c.Fence < 0 || c.Fence > m.now || m.now-c.Fence > m.settings.Horizon/2 {
 		return Answer{Verdict: VerdictStaleTime, Time: m.now}
 	}
 	parts := m.scratch.parts[:len(c.Charges)]
 	m.gather(c, parts)
-	a := m.weigh(parts, m.now)
-	if a.Verdict != VerdictAllow {
-		return a
+	v := m.weigh(parts, m.now)
+	if v.answer.Verdict != VerdictAllow {
+		return v.answer
 	}
 	if !m.makeRoom(parts) {
 		return Answer{Verdict: VerdictMemory, Time: m.now}
 	}
 	for i := range parts {
-		if !parts[i].repeat {
+		if parts[i].first == i {
 			m.take(&parts[i])
 		}
 	}
-	m.remember(c, &a)
-	return a
+	m.remember(c, &v.answer)
+	v.answer.FullAt = m.fullAt(v.part, v.answer.Limit, m.now)
+	return v.answer
+}
+
+// fullAt returns when all of a limit is available again to the part's key.
+func (m *Machine) fullAt(p *part, l int32, now int64) int64 {
+	q := &m.quotas[p.quota]
+	if !p.known { // an earlier part has only just created the key
+		p.slot, p.known = m.keys.find(p.hash, p.quota, p.charge.Key)
+	}
+	spec := m.set.Spec(p.charge.Policy, int(l), p.charge.Tier, p.charge.Override)
+	return spec.FullAt(m.usage(p, q, int(l)), now)
 }
 
 // recall answers a check whose id has an allow.
@@ -88,13 +100,30 @@ func (m *Machine) recall(c *Check) (Answer, bool) {
 		Policy: m.quotas[r.quota()].policy, Limit: r.limit(), Remaining: whole(r.remaining),
 	}
 	a.Unlimited = a.Remaining == limit.Unlimited
-	for i := range c.Charges {
-		if ch := &c.Charges[i]; ch.Policy == a.Policy {
-			a.Amount = m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
-			break
-		}
+	if ch := m.measuring(c, &a); ch != nil {
+		p := part{charge: ch, quota: r.quota(), hash: m.keys.hash(r.quota(), ch.Key)}
+		a.Amount = m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
+		a.FullAt = m.fullAt(&p, a.Limit, m.now)
 	}
 	return a, true
+}
+
+// measuring finds the charge that a replayed allow speaks of. Several of its policy
+// may have different amounts, and their order may be another than it was: it is
+// one with the least amount that holds what remained.
+func (m *Machine) measuring(c *Check, a *Answer) (found *Charge) {
+	least := limit.Unlimited
+	for i := range c.Charges {
+		ch := &c.Charges[i]
+		if ch.Policy != a.Policy {
+			continue
+		}
+		amount := m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
+		if amount >= a.Remaining && (found == nil || amount < least) {
+			found, least = ch, amount
+		}
+	}
+	return found
 }
 
 func (m *Machine) domainOf(quota uint32) int32 { return m.quotas[quota].domain }
@@ -103,28 +132,31 @@ func (m *Machine) domainOf(quota uint32) int32 { return m.quotas[quota].domain }
 func (m *Machine) gather(c *Check, parts []part) {
 	for i := range parts {
 		ch := &c.Charges[i]
-		p := part{charge: ch, quota: uint32(ch.Policy), cost: ch.Cost}
+		p := &parts[i]
+		*p = part{charge: ch, quota: uint32(ch.Policy)}
 		p.hash = m.keys.hash(p.quota, ch.Key)
 		p.slot, p.known = m.keys.find(p.hash, p.quota, ch.Key)
-		for j := range parts[:i] {
-			if o := &parts[j]; o.hash == p.hash && o.quota == p.quota && string(o.charge.Key) == string(ch.Key) {
-				p.repeat = true
-				o.cost = min(o.cost+ch.Cost, limit.MaxAmount)
-			}
+		for !p.sameKey(&parts[p.first]) {
+			p.first++
 		}
-		parts[i] = p
+		o := &parts[p.first]
+		o.cost = min(o.cost+ch.Cost, beyondAmounts)
 	}
 	for i := range parts {
-		for j := range parts[:i] {
-			if parts[i].repeat && parts[j].hash == parts[i].hash && parts[j].quota == parts[i].quota && !parts[j].repeat {
-				parts[i].cost = parts[j].cost
-			}
-		}
+		parts[i].cost = parts[parts[i].first].cost
 	}
 }
 
+// beyondAmounts is where the sum of a check's charges to one key stops growing:
+// it fits no amount but an unlimited one.
+const beyondAmounts = limit.MaxAmount + 1
+
+func (p *part) sameKey(o *part) bool {
+	return p.hash == o.hash && p.quota == o.quota && string(p.charge.Key) == string(o.charge.Key)
+}
+
 // weigh asks every limit of every part at the time now. It changes nothing.
-func (m *Machine) weigh(parts []part, now int64) Answer {
+func (m *Machine) weigh(parts []part, now int64) verdict {
 	var v verdict
 	for i := range parts {
 		p := &parts[i]
@@ -135,7 +167,10 @@ func (m *Machine) weigh(parts []part, now int64) Answer {
 		}
 	}
 	v.answer.Time = now
-	return v.answer
+	if v.answer.Verdict == VerdictDeny {
+		v.answer.FullAt = m.fullAt(v.part, v.answer.Limit, now)
+	}
+	return v
 }
 
 // usage is what the state knows of a part's key under limit l.
@@ -155,7 +190,10 @@ func (m *Machine) usage(p *part, q *quota, l int) limit.Usage {
 
 // verdict folds the decisions of many limits into one answer: denied if any
 // denies, for as long as the last of them; allowed with what the tightest leaves.
-type verdict struct{ answer Answer }
+type verdict struct {
+	answer Answer
+	part   *part // whose limit the answer speaks of
+}
 
 func (v *verdict) hear(spec limit.Spec, p *part, l int32, d limit.Decision) {
 	a := &v.answer
@@ -167,6 +205,7 @@ func (v *verdict) hear(spec limit.Spec, p *part, l int32, d limit.Decision) {
 	case !d.Allowed && a.Verdict == VerdictDeny && d.At <= a.At:
 		return
 	}
+	v.part = p
 	*a = Answer{
 		Verdict: VerdictAllow, Policy: p.charge.Policy, Limit: l,
 		Amount: spec.Amount, Remaining: d.Remaining, At: d.At,
@@ -196,7 +235,7 @@ func (m *Machine) roomFor(parts []part) bool {
 	need, fresh := uint64(recordBytes), 0
 	for i := range parts {
 		p := &parts[i]
-		if p.repeat {
+		if p.first != i {
 			continue
 		}
 		need += 2 * eventBytes // an event, and the marker that it may leave
@@ -242,6 +281,7 @@ func (m *Machine) create(p *part, q *quota) {
 	for i := range q.count {
 		m.sum += stateSum(p.hash, i, limit.State{})
 	}
+	m.sum += idleSum(p.hash, 0)
 	m.account(q, int64(q.keyBytes(len(p.charge.Key))))
 }
 
@@ -255,7 +295,7 @@ func (m *Machine) file(p *part, q *quota) {
 // record appends the event to the key's log.
 func (m *Machine) record(p *part, q *quota) {
 	l := m.keys.mutable(p.slot).log()
-	cost := p.cost
+	cost := min(p.cost, limit.MaxAmount)
 	if last, ok := l.Last(); ok && limit.Merges(last.Time, m.now, q.precision) {
 		l.DropLast()
 		m.sum -= eventSum(p.hash, last)
@@ -307,6 +347,7 @@ func (m *Machine) chargeStates(p *part, q *quota) {
 		m.sum += stateSum(p.hash, int(i), now) - stateSum(p.hash, int(i), old)
 		idle = max(idle, spec.IdleAt(now))
 	}
+	m.sum += idleSum(p.hash, idle) - idleSum(p.hash, b.idle())
 	b.setIdle(idle)
 }
 
@@ -329,6 +370,14 @@ func markerSum(hash uint64, t int64) uint64 { return mix3(sumMarker, hash, uint6
 
 func keySum(hash uint64, d due) uint64 {
 	return mix3(sumKey, hash, uint64(d.second), uint64(d.slot))
+}
+
+// idleSum of a key without states is no term at all.
+func idleSum(hash uint64, at int64) uint64 {
+	if at == 0 {
+		return 0
+	}
+	return mix3(sumIdle, hash, uint64(at), 0)
 }
 
 func stateSum(hash uint64, i int, s limit.State) uint64 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/quorate/quorate/internal/limit"
 )
 
 // Kind says what an entry does.
@@ -34,7 +36,7 @@ type Header struct {
 
 // An entry is a 32-byte header and a body, little endian:
 //
-//	0  version u8   1 kind u8   2 zero u16   4 CRC32C u32 of all from byte 8 on
+//	0  version u8   1 kind u8   2 zero u16   4 CRC32C u32 of all other bytes
 //	8  time i64    16 term u64    24 seq u64    32 body
 const (
 	entryVersion = 1
@@ -49,13 +51,18 @@ func castagnoliTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, castagnoliTable()) }
 
+// checksum covers the kind too: one flipped bit there would make a batch a tick.
+func checksum(e []byte) uint32 {
+	return crc32.Update(castagnoli(e[:4]), castagnoliTable(), e[8:])
+}
+
 // seal fills the header of e, whose body is in place behind it.
 func seal(e []byte, h Header) []byte {
 	e[0], e[1], e[2], e[3] = entryVersion, byte(h.Kind), 0, 0
 	binary.LittleEndian.PutUint64(e[8:], uint64(h.Time))
 	binary.LittleEndian.PutUint64(e[16:], h.Term)
 	binary.LittleEndian.PutUint64(e[24:], h.Seq)
-	binary.LittleEndian.PutUint32(e[4:], castagnoli(e[8:]))
+	binary.LittleEndian.PutUint32(e[4:], checksum(e))
 	return e
 }
 
@@ -67,7 +74,7 @@ func ParseHeader(e []byte) (Header, error) {
 	if e[0] != entryVersion {
 		return Header{}, fmt.Errorf("%w: version %d, this software reads %d", ErrDamaged, e[0], entryVersion)
 	}
-	if got, want := castagnoli(e[8:]), binary.LittleEndian.Uint32(e[4:]); got != want {
+	if got, want := checksum(e), binary.LittleEndian.Uint32(e[4:]); got != want {
 		return Header{}, fmt.Errorf("%w: checksum %08x, written as %08x", ErrDamaged, got, want)
 	}
 	h := Header{
@@ -76,8 +83,11 @@ func ParseHeader(e []byte) (Header, error) {
 		Term: binary.LittleEndian.Uint64(e[16:]),
 		Seq:  binary.LittleEndian.Uint64(e[24:]),
 	}
-	if h.Kind < KindSettings || h.Kind > KindBatch || h.Time < 0 || e[2] != 0 || e[3] != 0 {
+	if h.Kind < KindSettings || h.Kind > KindBatch || h.Time < 0 || h.Time == limit.Never || e[2] != 0 || e[3] != 0 {
 		return Header{}, fmt.Errorf("%w: kind %d at time %d", ErrDamaged, h.Kind, h.Time)
+	}
+	if bare := h.Kind == KindFirst || h.Kind == KindTick; bare && len(e) > headerBytes {
+		return Header{}, fmt.Errorf("%w: %d bytes behind an entry without a body", ErrDamaged, len(e)-headerBytes)
 	}
 	return h, nil
 }

@@ -168,6 +168,9 @@ func (f *frameReader) uvarint() uint64 {
 
 func (f *frameReader) flag() bool {
 	b, _ := f.ReadByte()
+	if b > 1 {
+		f.fail("a flag of %d", b)
+	}
 	return b == 1
 }
 

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
-
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
 )
@@ -31,20 +29,15 @@ func newKeys(seed keyspace.Seed) *keys {
 	k := &keys{seed: seed, blocks: newArena()}
 	k.byKey = newIndex(func(slot uint32) uint64 {
 		b := k.block(slot)
-		var buf [64]byte
-		return k.seed.Sum64(appendIdentity(buf[:0], b.quota(), b.key()))
+		return k.hash(b.quota(), b.key())
 	})
 	return k
 }
 
-// appendIdentity appends what makes a key this key: its quota's number and its values.
-func appendIdentity(dst []byte, quota uint32, key []byte) []byte {
-	return append(binary.LittleEndian.AppendUint32(dst, quota), key...)
-}
-
+// hash spreads keys over the index. The seed keeps outsiders from aiming values
+// at one bucket; the quota's number only sets apart quotas with equal values.
 func (k *keys) hash(quota uint32, key []byte) uint64 {
-	var buf [64]byte
-	return k.seed.Sum64(appendIdentity(buf[:0], quota, key))
+	return k.seed.Sum64(key) ^ uint64(quota)*sumKey
 }
 
 func (k *keys) find(hash uint64, quota uint32, key []byte) (slot uint32, ok bool) {

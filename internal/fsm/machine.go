@@ -160,7 +160,7 @@ func (m *Machine) applyBatch(body []byte, a *Applied) error {
 		a.Refusal = RefusedVersion
 		return nil
 	}
-	m.reclaim(batchReclaims + 2*b.count)
+	m.reclaim(batchReclaims + 2*len(b.charges)/chargeBytes)
 	a.Answers = m.scratch.answers[:0]
 	for b.next(c) {
 		if err := m.verify(c); err != nil {
@@ -178,9 +178,12 @@ func (m *Machine) StateHash() uint64 {
 	h := m.sum
 	for _, w := range []uint64{
 		m.index, m.term, uint64(m.now), m.version.Epoch, m.version.Number, leWord(m.setHash[:]),
-		m.bytes, m.checkpoint.Index, m.checkpoint.Hash, m.settings.Epoch,
+		m.bytes, m.checkpoint.Index, m.checkpoint.Hash, m.settings.sum(),
 	} {
 		h = mix(h, w)
+	}
+	for i := range m.quotas {
+		h = mix(h, uint64(m.quotas[i].known))
 	}
 	for i := range m.domains {
 		h = mix(h, m.domains[i].bytes)

@@ -24,8 +24,8 @@ type Replicated struct {
 }
 
 // Replicate returns an empty machine for raft. After each entry applied is
-// called, in order, on raft's goroutine and outside the lock; fatal is called
-// once, with the first damage, and should end the process.
+// called, in order; fatal is called once, with the first damage, and should end
+// the process. Both run on raft's goroutine and outside the lock.
 func Replicate(applied func(Applied), fatal func(error)) *Replicated {
 	return &Replicated{m: New(), applied: applied, fatal: fatal}
 }
@@ -45,18 +45,21 @@ func (r *Replicated) Read(f func(*Machine)) bool {
 // Apply implements raft.FSM. Its result is nil: whoever waits for an entry is
 // woken by applied, which also runs where a future never resolves.
 func (r *Replicated) Apply(l *raft.Log) any {
-	a, ok := r.apply(l)
-	if ok {
+	a, ok, damage := r.apply(l)
+	switch {
+	case ok:
 		r.applied(a)
+	case damage != nil:
+		r.fatal(damage)
 	}
 	return nil
 }
 
-func (r *Replicated) apply(l *raft.Log) (Applied, bool) {
+func (r *Replicated) apply(l *raft.Log) (a Applied, ok bool, damage error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.broken != nil {
-		return Applied{}, false
+		return Applied{}, false, nil
 	}
 	a, err := r.m.Apply(l.Index, l.Term, l.Data)
 	if err == nil && a.Diverged {
@@ -64,9 +67,8 @@ func (r *Replicated) apply(l *raft.Log) (Applied, bool) {
 	}
 	if err != nil {
 		r.broken = fmt.Errorf("apply entry %d of term %d: %w", l.Index, l.Term, err)
-		r.fatal(r.broken)
 	}
-	return a, err == nil
+	return a, err == nil, r.broken
 }
 
 // ErrDiverged says that this replica's state differs from the one that the

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 )
@@ -38,6 +39,9 @@ type Memory struct {
 	Records      int
 }
 
+// Slots is the slot table of the cluster.
+func (m *Machine) Slots() *keyspace.Table { return &m.slots }
+
 // Memory says how much of its bounds the state uses.
 func (m *Machine) Memory() Memory {
 	if !m.formed {
@@ -58,10 +62,10 @@ func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
 	var buf [MaxCharges]part
 	parts := buf[:len(c.Charges)]
 	m.gather(c, parts)
-	a := m.weigh(parts, now)
+	v := m.weigh(parts, now)
 	switch {
-	case a.Verdict == VerdictDeny:
-		return a, true
+	case v.answer.Verdict == VerdictDeny:
+		return v.answer, true
 	case !m.keyDue() && !m.roomFor(parts):
 		return Answer{Verdict: VerdictMemory, Time: now}, true
 	}

@@ -2,7 +2,8 @@ package fsm
 
 // Reclaiming is part of applying entries, in bounded portions: what no longer
 // counts goes when an entry says so, on every replica alike, and no entry pays
-// for more than a few milliseconds of it. A batch reclaims more than it can add.
+// for more than a few milliseconds of it. A batch reclaims more than it can add: a
+// key per charge.
 const (
 	batchReclaims = 64
 	tickReclaims  = 16384
@@ -60,6 +61,7 @@ func (m *Machine) forgetStates(b block, hash uint64) {
 	for i := range b.states() {
 		m.sum -= stateSum(hash, i, b.state(i))
 	}
+	m.sum -= idleSum(hash, b.idle())
 }
 
 // evict drops the events that no window of the key's quota reaches any more.

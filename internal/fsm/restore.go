@@ -13,9 +13,8 @@ import (
 // they come out as written.
 func Restore(r io.Reader) (*Machine, error) {
 	f := &frameReader{r: r}
-	var magic [len(snapshotMagic)]byte
-	if _, err := io.ReadFull(r, magic[:]); err != nil || string(magic[:]) != snapshotMagic {
-		f.fail("it begins with %q, this software reads %q", magic, snapshotMagic)
+	f.readMagic()
+	if f.err != nil {
 		return nil, f.err
 	}
 	m := New()
@@ -40,6 +39,9 @@ func Restore(r io.Reader) (*Machine, error) {
 
 func (f *frameReader) readFields(m *Machine) {
 	m.index, m.term, m.now = f.u64(), f.u64(), int64(f.u64())
+	if m.now < 0 || m.now == limit.Never {
+		f.fail("taken at %d", m.now)
+	}
 	m.checkpoint = Checkpoint{Index: f.u64(), Hash: f.u64()}
 	if !f.flag() || f.err != nil {
 		return
@@ -89,7 +91,22 @@ func (f *frameReader) readKeys(m *Machine) {
 		}
 		hashes[slot] = f.readBlock(m, slot)
 	}
+	if f.err == nil && !k.chained() {
+		f.fail("its free slots are no chain")
+	}
 	f.readExpiry(m, hashes)
+}
+
+// chained reports whether the chain of free slots holds each of them once.
+func (k *keys) chained() bool {
+	next, n := k.free, k.slots.len()
+	for range n - uint32(k.live) {
+		if next == 0 || next > n || k.slots.at(next-1).class() != freeClass {
+			return false
+		}
+		next = k.slots.at(next - 1).number()
+	}
+	return next == 0 // a chain that came back to where it was never gets here
 }
 
 // readExpiry files every key where the writer had filed it.
@@ -130,6 +147,7 @@ func (f *frameReader) readBlock(m *Machine, slot uint32) uint64 {
 	m.account(q, int64(q.keyBytes(len(key))))
 	if q.count > 0 {
 		b.setIdle(int64(f.u64()))
+		m.sum += idleSum(hash, b.idle())
 	}
 	for i := range q.count {
 		f.raw(b.stateAt(i))
@@ -144,6 +162,10 @@ func (f *frameReader) readBlock(m *Machine, slot uint32) uint64 {
 func (f *frameReader) readLog(m *Machine, slot uint32, hash uint64, q *quota) {
 	t := int64(0)
 	if mark := f.uvarint(); mark > 0 {
+		if mark > uint64(m.now)+1 {
+			f.fail("a marker at %d", mark-1)
+			return
+		}
 		t = int64(mark - 1)
 		m.keys.logFor(slot, limit.LogHeader+limit.MarkSize).Mark(t)
 		m.sum += markerSum(hash, t)
@@ -156,7 +178,7 @@ func (f *frameReader) readLog(m *Machine, slot uint32, hash uint64, q *quota) {
 			return
 		}
 		e := limit.Event{Time: at + int64(delta-1), Cost: f.uvarint()}
-		if e.Time < max(at, t) || e.Cost == 0 || e.Cost > limit.MaxAmount || m.keys.block(slot).log().Units() > math.MaxUint64-e.Cost {
+		if e.Time < max(at, t) || e.Time > m.now || e.Cost == 0 || e.Cost > limit.MaxAmount || m.keys.block(slot).log().Units() > math.MaxUint64-e.Cost {
 			f.fail("an event of %d units at %d", e.Cost, e.Time)
 			return
 		}
@@ -171,20 +193,20 @@ func (f *frameReader) readRecords(m *Machine) {
 	r := m.records
 	head, tail := f.u64(), f.u64()
 	r.rows.head, r.rows.tail = head, head
-	if tail < head || tail-head > math.MaxUint32 {
+	if tail < head || tail-head > math.MaxUint32 || tail > math.MaxInt64 {
 		f.fail("records %d to %d", head, tail)
 	}
 	for range tail - head {
 		rec := f.readRecord()
-		if f.err == nil && int(rec.quota()) >= len(m.quotas) {
-			f.fail("a record of quota %d", rec.quota())
+		if f.err == nil && (int(rec.quota()) >= len(m.quotas) || int(rec.limit()) >= len(m.quotas[rec.quota()].states)) {
+			f.fail("a record of quota %d, limit %d", rec.quota(), rec.limit())
 		}
 		if f.err != nil {
 			return
 		}
 		r.rows.push(rec)
 	}
-	f.readStamps(r)
+	f.readStamps(r, m.now)
 	for i := head; i < tail && f.err == nil; i++ {
 		rec := r.rows.at(i)
 		domain := m.domainOf(rec.quota())
@@ -206,20 +228,39 @@ func (f *frameReader) readRecord() record {
 	return rec
 }
 
-// readStamps reads the times of the records, which must cover them in order.
-func (f *frameReader) readStamps(r *records) {
+// readStamps reads the times of the records, which must cover them in order and
+// not lie behind now.
+func (f *frameReader) readStamps(r *records, now int64) {
 	n := f.uvarint()
 	next, before := r.rows.head, int64(-1)
 	for i := range n {
 		s := stamp{first: f.u64(), time: int64(f.u64())}
-		if f.err != nil || s.time <= before || i > 0 && s.first < next || i == 0 && s.first > next || s.first >= r.rows.tail {
+		if f.err != nil || s.time <= before || s.time > now || i > 0 && s.first < next || i == 0 && s.first > next || s.first >= r.rows.tail {
 			f.fail("record times out of order")
 			return
 		}
 		r.stamps.push(s)
-		next, before = s.first+1, s.time
+		next, before = max(s.first, r.rows.head)+1, s.time
 	}
 	if (n == 0) != (r.rows.len() == 0) {
 		f.fail("%d times for %d records", n, r.rows.len())
+	}
+}
+
+// SnapshotTime reads the decision time of the state that a snapshot holds, from
+// its beginning.
+func SnapshotTime(r io.Reader) (int64, error) {
+	f := &frameReader{r: r}
+	f.readMagic()
+	f.u64() // index
+	f.u64() // term
+	now := int64(f.u64())
+	return now, f.err
+}
+
+func (f *frameReader) readMagic() {
+	var magic [len(snapshotMagic)]byte
+	if _, err := io.ReadFull(f.r, magic[:]); err != nil || string(magic[:]) != snapshotMagic {
+		f.fail("it begins with %q, this software reads %q", magic, snapshotMagic)
 	}
 }

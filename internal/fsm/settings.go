@@ -60,6 +60,14 @@ func (s Settings) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, s.DomainBound)
 }
 
+func (s Settings) sum() uint64 {
+	h := uint64(s.Partition)<<16 | uint64(s.Partitions)
+	for _, w := range []uint64{leWord(s.Seed[:]), leWord(s.Seed[8:]), s.Epoch, uint64(s.Horizon), s.Bound, s.DomainBound} {
+		h = mix(h, w)
+	}
+	return h
+}
+
 func parseSettings(b []byte) (Settings, error) {
 	if len(b) != settingsBytes {
 		return Settings{}, fmt.Errorf("%w: settings of %d bytes", ErrDamaged, len(b))

@@ -44,7 +44,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	m := &s.m
 	m.writeFields(f)
 	if m.formed {
-		m.keys.write(f)
+		m.keys.write(f, m.quotas)
 		m.records.write(f)
 	}
 	f.u64(m.StateHash())
@@ -88,7 +88,7 @@ func (m *Machine) writeFields(f *frameWriter) {
 	}
 }
 
-func (k *keys) write(f *frameWriter) {
+func (k *keys) write(f *frameWriter, quotas []quota) {
 	f.uvarint(uint64(k.slots.len()))
 	f.uvarint(uint64(k.free))
 	for slot := range k.slots.len() {
@@ -99,7 +99,8 @@ func (k *keys) write(f *frameWriter) {
 			continue
 		}
 		f.flag(true)
-		writeBlock(f, block(k.blocks.read(ref)))
+		b := block(k.blocks.read(ref))
+		writeBlock(f, b, quotas[b.quota()].rolling())
 	}
 	f.uvarint(uint64(k.expiry.len()))
 	for i := range k.expiry.heap.len() {
@@ -128,7 +129,7 @@ func (r *records) write(f *frameWriter) {
 }
 
 // writeBlock writes what a key is and has used; not how its block is laid out.
-func writeBlock(f *frameWriter, b block) {
+func writeBlock(f *frameWriter, b block, rolling bool) {
 	f.uvarint(uint64(b.quota()))
 	f.uvarint(uint64(b.keyLen()))
 	f.raw(b.key())
@@ -138,10 +139,9 @@ func writeBlock(f *frameWriter, b block) {
 	for i := range b.states() {
 		f.raw(b.stateAt(i))
 	}
-	if b.logAt() == len(b) {
-		return
+	if rolling {
+		writeLog(f, b.log())
 	}
-	writeLog(f, b.log())
 }
 
 // writeLog writes the marker + 1, or 0 for none, then of each event the time

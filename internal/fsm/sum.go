@@ -17,7 +17,7 @@ const (
 	sumMarker = 0x94d049bb133111eb
 	sumState  = 0xd6e8feb86659fd93
 	sumRecord = 0xa0761d6478bd642f
-	sumStamp  = 0xe7037ed1a0b428db
+	sumIdle   = 0xe7037ed1a0b428db
 )
 
 // mix folds two words into one by a 128-bit product, as wyhash does.

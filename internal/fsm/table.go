@@ -54,8 +54,9 @@ func (t *table[T]) push(v T) uint32 {
 // pop drops the last row.
 func (t *table[T]) pop() {
 	t.n--
-	if t.n%segmentRows == 0 {
-		t.segs = t.segs[:t.n/segmentRows]
+	if last := t.n / segmentRows; t.n%segmentRows == 0 {
+		t.segs[last] = segment[T]{} // or the list would keep its memory
+		t.segs = t.segs[:last]
 	}
 }
 
@@ -98,6 +99,7 @@ func (r *ring[T]) drop() {
 	case r.head == r.tail:
 		r.segs = nil
 	case r.head%segmentRows == 0:
+		r.segs[0] = nil // or the list would keep its memory
 		r.segs = r.segs[1:]
 	}
 }

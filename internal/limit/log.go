@@ -3,13 +3,12 @@ package limit
 import (
 	"encoding/binary"
 	"iter"
-	"math"
 )
 
 // Event is one admission: when it was decided and what it cost.
 type Event struct {
 	Time int64  // decision time, 0 or later
-	Cost uint64 // 1..MaxAmount; more only where events were merged
+	Cost uint64 // 1..MaxAmount
 }
 
 // Log is the rolling log of one key: its events in order of time, and perhaps a
@@ -120,9 +119,14 @@ func (l Log) Marker() (int64, bool) {
 	return l.base(), true
 }
 
-// Append adds an event. Its time may not lie before any earlier one's, its cost is
-// at least 1, the region has Need bytes, and Trim has seen to it that the units
-// still fit 64 bits; anything else panics.
+// largeCost is the cost from which on Append looks at the sum. It is MaxAmount at
+// most after a large cost, and the small ones after that add less than 2^63: each is
+// below 2^32, and a region has no room for more than 2^31. So sums fit 64 bits.
+const largeCost = 1 << 32
+
+// Append adds an event. Its time may not lie before an earlier one's, its cost is
+// 1..MaxAmount, the region has Need bytes, and with large costs Trim has seen to it
+// that the units still fit; anything else panics.
 func (l Log) Append(t int64, cost uint64) {
 	c := l.end()
 	if l.none() { // the first event is the base that later gaps count from
@@ -133,9 +137,9 @@ func (l Log) Append(t int64, cost uint64) {
 	switch {
 	case t < max(c.time, 0), t == Never:
 		panic("limit: an event before its predecessor, or at no time")
-	case cost == 0:
-		panic("limit: an event without cost")
-	case c.sum-l.start().sum > math.MaxUint64-cost:
+	case cost == 0, cost > MaxAmount:
+		panic("limit: an event's cost is out of range")
+	case cost >= largeCost && l.Units() > lessUnits(MaxAmount, cost):
 		panic("limit: a log's units overflow")
 	}
 	gap := uint64(t - c.time)
@@ -146,13 +150,16 @@ func (l Log) Append(t int64, cost uint64) {
 	l.write(c, gap, cost)
 }
 
-// Need is the capacity in bytes that Append(t, cost) needs. More than the region
+// Need is a capacity in bytes at which Append(t, cost) finds room. More than the region
 // has means: CopyTo a larger one first, and a good deal larger (a quarter
 // or more), or the copies add up. It counts on Append to reclaim dead space,
 // where enough is dead to be worth the move.
 func (l Log) Need(t int64, cost uint64) int {
 	if l.none() {
 		return LogHeader + entrySize(0, cost)
+	}
+	if enough := place(l.size(), entrySize(uint64(Never-1), cost)); enough <= len(l.b) {
+		return enough
 	}
 	c := l.end()
 	n := entrySize(uint64(t-c.time), cost)
@@ -206,15 +213,19 @@ func (l Log) Forget() {
 	l.setHead(l.head(), true)
 }
 
-// Trim forgets the oldest events for as long as the later ones and the coming cost
-// hold at least most units without them, and returns how many it forgot. With
-// the largest amount that any check of this key can meet as most (MaxAmount where it is
-// Unlimited), no decision changes by it, and Append finds that the units fit.
+// Trim forgets the oldest events that no decision needs any more, given that cost
+// is appended next, and returns how many. An event isn't needed when the later ones
+// and cost hold at least most units, the largest amount that any check of this key
+// can meet (MaxAmount where it is Unlimited): a window that holds it is full anyway. Nor
+// is it when all of them exceed MaxAmount. After that Append finds that the units fit.
+//
+// Where a limit whose window covers the whole log has just allowed cost within a
+// finite amount, there is nothing to trim.
 func (l Log) Trim(most, cost uint64) int {
 	units, forgotten := l.Units(), 0
 	for {
 		e, ok := l.First()
-		if !ok || addUnits(units-e.Cost, cost) < most && units <= math.MaxUint64-cost {
+		if !ok || units-e.Cost < lessUnits(most, cost) && units <= lessUnits(MaxAmount, cost) {
 			return forgotten
 		}
 		l.Forget()
@@ -249,10 +260,21 @@ func (l Log) ClearMarker() {
 
 // Merges reports whether an event at t is to be merged with the last one: with
 // a precision (in nanoseconds, 0 for none), two events of one grain
-// [k·precision, (k+1)·precision) become one at the later time, which can only
-// keep the units longer. The caller drops the last and appends the sum at t.
+// [k·precision, (k+1)·precision) become one.
 func Merges(last, t, precision int64) bool {
 	return precision > 0 && last/precision == t/precision
+}
+
+// Merged is the event to append for a cost at t under a precision, after Trim. Where the last
+// event is of the same grain, that one is taken back, and the two are one event at
+// the later time, which can only keep its units in the window longer.
+func (l Log) Merged(t int64, cost uint64, precision int64) Event {
+	last, ok := l.Last()
+	if !ok || !Merges(last.Time, t, precision) {
+		return Event{t, cost}
+	}
+	l.DropLast()
+	return Event{t, last.Cost + cost}
 }
 
 // The header: where the head entry lies (the top bit says that it is the marker), how

@@ -81,7 +81,7 @@ func (c *Compiled) compileDomains() {
 		byName[d.Name] = &compiledDomain{name: d.Name, allow: d.OnNoMatchAllow, required: d.Required}
 	}
 	members := domainMembers(c.set.Policies)
-	for name := range members {
+	for name := range members { // any order: it fills a map
 		if byName[name] == nil {
 			byName[name] = &compiledDomain{name: name}
 		}
@@ -102,7 +102,7 @@ func domainMembers(policies []Policy) map[string][]int32 {
 	for i := range policies {
 		members[policies[i].Domain] = append(members[policies[i].Domain], int32(i))
 	}
-	for _, ranked := range members {
+	for _, ranked := range members { // any order: each list is sorted by itself
 		slices.SortStableFunc(ranked, func(a, b int32) int {
 			return cmp.Compare(len(policies[b].Match), len(policies[a].Match))
 		})

@@ -167,7 +167,7 @@ func oneOf[T ~string](v *validator, path string, value T, words ...T) {
 // if another one takes the least descriptor that they match.
 func (v *validator) precedence(policies []Policy, sound []bool) {
 	winner := make([]int32, len(policies))
-	for _, ranked := range domainMembers(policies) {
+	for _, ranked := range domainMembers(policies) { // any order: problems are reported below
 		conditions := policyConditions(policies, ranked)
 		x := newIndex(conditions)
 		for at := range conditions {

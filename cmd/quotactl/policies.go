@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/quorate/quorate/internal/policy"
+	"github.com/quorate/quorate/internal/policy/file"
+	"github.com/spf13/cobra"
+)
+
+// errInvalid is what `policies validate` returns once it has printed why: exit status 1, nothing more to
+// say. Every other error of the command is one of usage: status 2.
+var errInvalid = errors.New("invalid policies")
+
+// newPoliciesCommand returns the commands that work on policy files.
+func newPoliciesCommand() *cobra.Command {
+	policies := &cobra.Command{
+		Use:   "policies",
+		Short: "Work on policy files",
+		Args:  cobra.NoArgs,
+	}
+	policies.AddCommand(&cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check policy files as nodes do",
+		Long: "Check policy files as nodes do: each by itself, all that is wrong with it at once, with lines.\n" +
+			"Exit status 0: all are fine; 1: one is not, or can't be read; 2: wrong usage.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			cmd.SilenceUsage, cmd.SilenceErrors = true, true
+			return validatePolicies(cmd.OutOrStdout(), cmd.ErrOrStderr(), paths)
+		},
+	})
+	return policies
+}
+
+func validatePolicies(out, problems io.Writer, paths []string) error {
+	var result error
+	for _, path := range paths {
+		summary, err := describePolicies(path)
+		if err != nil {
+			result = errInvalid
+			fmt.Fprintln(problems, err)
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s\n", path, summary)
+	}
+	return result
+}
+
+func describePolicies(path string) (string, error) {
+	set, err := file.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	compiled, err := policy.Compile(set)
+	if err != nil {
+		return "", err
+	}
+	hash := set.Hash()
+	return fmt.Sprintf("ok, %s, %s, set %s",
+		count(compiled.Policies(), "policy", "policies"),
+		count(compiled.Domains(), "domain", "domains"),
+		hex.EncodeToString(hash[:6])), nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,381 @@
+package fsm_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// TestMachineDecidesAsTheOracle plays random logs under random policies and compares
+// every answer, whole, with that of the slow oracle.
+func TestMachineDecidesAsTheOracle(t *testing.T) {
+	seeds := 150
+	if testing.Short() || raceEnabled {
+		seeds = 20
+	}
+	decided := map[fsm.Verdict]int{}
+	replayed := 0
+	eachSeed(t, seeds, func(t *testing.T, seed uint64) {
+		h := newHistory(t, seeded(seed))
+		for range 120 {
+			h.step()
+		}
+		for v, n := range h.verdicts {
+			decided[v] += n
+		}
+		replayed += h.replayed
+	})
+	for v, word := range words {
+		if decided[v] == 0 && v != fsm.VerdictMemory && v != fsm.VerdictNotOwned {
+			t.Errorf("no check of any history got the verdict %s", word)
+		}
+	}
+	t.Logf("%d allowed, %d of them replayed; %d denied", decided[fsm.VerdictAllow], replayed, decided[fsm.VerdictDeny])
+}
+
+// TestNoWindowHoldsMoreThanItsLimit counts the promise itself: of what was accepted, no
+// interval of a rolling limit's length holds more than its amount.
+func TestNoWindowHoldsMoreThanItsLimit(t *testing.T) {
+	windows := 0
+	eachSeed(t, 40, func(t *testing.T, seed uint64) {
+		h := newHistory(t, seeded(seed))
+		for range 80 {
+			h.step()
+		}
+		for i, p := range h.oracle.policies {
+			for _, l := range p.Limits {
+				if l.Algorithm == limit.RollingWindow && len(p.Tiers)+len(p.Overrides) == 0 {
+					windows += h.overAdmitted(int32(i), l)
+				}
+			}
+		}
+	})
+	if windows == 0 {
+		t.Error("no history had a window to look at")
+	}
+}
+
+// overAdmitted looks at the interval that begins with each event; any other that
+// held more would hold the events of one of these.
+func (h *history) overAdmitted(p int32, l policy.Limit) (windows int) {
+	for k, events := range h.oracle.events {
+		if k.policy != p {
+			continue
+		}
+		for _, from := range events {
+			windows++
+			got := sum(events, func(e event) bool { return e.time >= from.time && e.time-from.time < l.Window })
+			if got > l.Amount {
+				h.tb.Errorf("key %q: %d units within %d ns from %d, the limit is %d", k.values, got, l.Window, from.time, l.Amount)
+			}
+		}
+	}
+	return windows
+}
+
+// TestDenialFromMemoryIsTheDenialOfTheLog: what a leader may say without a log entry,
+// a denial or a recorded allow, is what the entry would have said.
+func TestDenialFromMemoryIsTheDenialOfTheLog(t *testing.T) {
+	refused, recalled := 0, 0
+	eachSeed(t, 10, func(t *testing.T, seed uint64) {
+		h := newHistory(t, seeded(seed))
+		for range 60 {
+			h.step()
+			h.now = max(h.now, h.m.Now()) + h.Int64N(second)
+			c := h.question()
+			c.Fence = h.m.Now()
+			if h.oneIn(3) && len(h.sent) > 0 {
+				c = pick(h.choices, h.sent...)
+			}
+			memory, known := h.m.Recall(c)
+			if !known {
+				if memory, known = h.m.Refuse(c, h.now); known && h.now-c.Fence > 1 {
+					continue // stale when the entry is stamped: that comes first
+				}
+				refused++
+			} else {
+				recalled++
+			}
+			hash := h.m.StateHash()
+			if h.m.Refuse(c, h.now); h.m.StateHash() != hash {
+				t.Error("a read changed the state")
+			}
+			got := h.ask(c)
+			if got.Replayed && memory.Verdict == fsm.VerdictConflict || known && !same(memory, got) {
+				t.Errorf("from memory %+v, from the log %+v", memory, got)
+			}
+			h.oracle.advance(h.now)
+			h.oracle.forget(66)
+			h.oracle.decide(c)
+		}
+	})
+	if refused == 0 || recalled == 0 {
+		t.Errorf("%d denials and %d allows from memory", refused, recalled)
+	}
+}
+
+// A history is a random log, and what the oracle makes of it.
+type history struct {
+	choices
+	*replica
+	set      policy.Set
+	oracle   *oracle
+	sent     []*fsm.Check // of late, to be sent again
+	verdicts map[fsm.Verdict]int
+	replayed int
+}
+
+func newHistory(tb testing.TB, c choices) *history {
+	h := &history{choices: c, set: randomSet(c), verdicts: map[fsm.Verdict]int{}}
+	s := settings()
+	s.Horizon = pick(c, 2, 20*second, minute)
+	h.replica = start(tb, s, h.set.Policies...)
+	h.oracle = newOracle(h.set, s.Horizon)
+	return h
+}
+
+// step writes one entry. Most are batches; some are of a wrong term or resolved
+// under a wrong set, and must change nothing but the time where the term is right.
+func (h *history) step() {
+	h.now = max(0, h.now+h.pause())
+	head, v := h.header(), version
+	switch h.IntN(25) {
+	case 0:
+		h.lead()
+		h.oracle.advance(h.now)
+	case 1:
+		h.tick()
+		h.oracle.advance(h.now)
+		h.oracle.forget(16384)
+	case 2:
+		head.Term = h.term + pick(h.choices, uint64(1), ^uint64(0))
+		h.refused(fsm.RefusedTerm, head, v)
+	case 3:
+		v.Number += pick(h.choices, uint64(1), ^uint64(0))
+		h.oracle.advance(h.now)
+		h.refused(fsm.RefusedVersion, head, v)
+	case 4:
+		if a := h.apply(fsm.CheckpointEntry(head, h.m.LastCheckpoint())); a.Diverged {
+			h.tb.Errorf("entry %d: a machine differs from itself", h.index)
+		}
+		h.oracle.advance(h.now)
+	default:
+		h.oracle.advance(h.now)
+		h.batch(h.checks())
+	}
+}
+
+// pause is how far the leader's clock moves between entries; also not at all, and
+// (which only a broken leader does) back.
+func (h *history) pause() int64 {
+	switch h.IntN(8) {
+	case 0, 1:
+		return 0
+	case 2:
+		return -h.Int64N(3 * second)
+	case 3:
+		return h.Int64N(10 * minute)
+	case 4:
+		return h.Int64N(3)
+	}
+	return h.Int64N(4 * second)
+}
+
+func (h *history) refused(want fsm.Refusal, head fsm.Header, v fsm.Version) {
+	a := h.apply(fsm.BatchEntry(head, v, h.checks()))
+	if a.Refusal != want || len(a.Answers) > 0 {
+		h.tb.Errorf("entry %d: refusal %d with %d answers, want %d", h.index, a.Refusal, len(a.Answers), want)
+	}
+}
+
+func (h *history) batch(checks []*fsm.Check) {
+	charges := 0
+	for _, c := range checks {
+		charges += len(c.Charges)
+	}
+	h.oracle.forget(64 + 2*charges)
+	for i, got := range h.decide(checks...) {
+		h.compare(checks[i], got)
+	}
+}
+
+func (h *history) compare(c *fsm.Check, got fsm.Answer) {
+	h.verdicts[got.Verdict]++
+	want := h.oracle.decide(c)
+	if want.Replayed {
+		h.replayed++
+		// Which of several keys of one policy a replay speaks of isn't recorded, and
+		// when that will be full is a question of the present.
+		if n := ofPolicy(c, want.Policy); n > 1 {
+			want.Amount = got.Amount
+			want.FullAt = got.FullAt
+		} else {
+			want.FullAt = h.oracle.law(chargeOf(c, want.Policy), int(want.Limit)).fullAt(h.oracle)
+		}
+	}
+	if got != want {
+		h.tb.Errorf("entry %d at %d: check %x of %v\n got %+v\nwant %+v", h.index, h.m.Now(), c.ID, c.Charges, got, want)
+	}
+}
+
+func ofPolicy(c *fsm.Check, p int32) (n int) {
+	for i := range c.Charges {
+		if c.Charges[i].Policy == p {
+			n++
+		}
+	}
+	return n
+}
+
+// checks are new questions, some ids sent again, some ids abused.
+func (h *history) checks() []*fsm.Check {
+	var list []*fsm.Check
+	for range h.IntN(13) {
+		c := h.question()
+		if len(h.sent) > 0 && h.oneIn(3) {
+			again := *pick(h.choices, h.sent...)
+			switch h.IntN(4) {
+			case 0: // another question under a known id
+				c.ID, c.Fence = again.ID, again.Fence
+			default: // the same, perhaps too late
+				c = &again
+			}
+		}
+		list = append(list, c)
+		h.sent = append(h.sent, c)
+	}
+	h.sent = h.sent[max(0, len(h.sent)-20):]
+	return list
+}
+
+func (h *history) question() *fsm.Check {
+	for {
+		descriptors := make([]keyspace.Descriptor, 1+h.IntN(2)*h.IntN(3))
+		for i := range descriptors {
+			descriptors[i] = h.descriptor()
+		}
+		c, ok := h.resolve(pick(h.choices, "a", "a", "b"), 1+h.Uint64N(3)*h.Uint64N(2), descriptors)
+		if !ok {
+			continue
+		}
+		s, _ := h.m.Settings()
+		if h.oneIn(20) {
+			c.Fence += pick(h.choices, 1, 5*second, -1, -s.Horizon/2, -s.Horizon/2-1, -c.Fence-1, -1<<63)
+		}
+		return c
+	}
+}
+
+func (h *history) descriptor() keyspace.Descriptor {
+	entries := []string{"user=" + pick(h.choices, "u0", "u1", "u2"), "class=" + pick(h.choices, "x", "y")}
+	entries = append(entries, pick(h.choices, nil, []string{"tier=pro"}, []string{"tier=max"})...)
+	entries = append(entries, pick(h.choices, nil, nil, []string{"op=search"})...)
+	return desc(entries...)
+}
+
+// randomSet is a valid set of a few policies in two domains.
+func randomSet(c choices) policy.Set {
+	for {
+		s := policy.Set{}
+		for i := range 1 + c.IntN(4) {
+			s.Policies = append(s.Policies, randomPolicy(c, fmt.Sprintf("p%d", i)))
+		}
+		set, err := policy.Compile(s)
+		if err != nil {
+			continue
+		}
+		if _, ok := set.Domain("a"); ok {
+			return s
+		}
+	}
+}
+
+func randomPolicy(c choices, name string) policy.Policy {
+	p := policy.Policy{Name: name, Domain: pick(c, "a", "b")}
+	switch c.IntN(4) {
+	case 0:
+		p.Global = true
+	case 1:
+		p.Key = []string{"user", "class"}
+	default:
+		p.Key = []string{"user"}
+	}
+	if c.oneIn(2) {
+		p.Match = []keyspace.Entry{{Name: "class", Value: pick(c, "x", "y")}}
+	}
+	precision := pick(c, 0, 0, 100*int64(1e6), second)
+	for i := range 1 + c.IntN(3) {
+		p.Limits = append(p.Limits, randomLimit(c, fmt.Sprintf("l%d", i), precision))
+	}
+	if c.oneIn(3) {
+		p.KeepHistory = 2 * longest(p)
+	}
+	randomRules(c, &p)
+	return p
+}
+
+func longest(p policy.Policy) (window int64) {
+	for _, l := range p.Limits {
+		if l.Algorithm == limit.RollingWindow {
+			window = max(window, l.Window)
+		}
+	}
+	return window
+}
+
+func randomLimit(c choices, name string, precision int64) policy.Limit {
+	l := policy.Limit{
+		Name:      name,
+		Algorithm: pick(c, limit.RollingWindow, limit.RollingWindow, limit.TokenBucket, limit.SlidingWindowCounter, limit.FixedWindow),
+		Amount:    1 + c.Uint64N(9),
+		Window:    pick(c, 10*second, 10*second+1, 60*second, 7*second/2*10, hour),
+	}
+	if c.oneIn(30) {
+		l.Amount = 0
+	}
+	switch l.Algorithm {
+	case limit.TokenBucket:
+		l.Refill = 1 + c.Uint64N(7)
+		l.Window = pick(c, 1, 3, second, second+1, 10*second, minute)
+	case limit.RollingWindow:
+		l.Precision = precision
+	default:
+		l.Window = pick(c, 3, second, 10*second, 10*second+1, hour)
+	}
+	return l
+}
+
+// randomRules gives some checks other amounts and costs.
+func randomRules(c choices, p *policy.Policy) {
+	amount := func(override bool) policy.Amount {
+		l := pick(c, p.Limits...)
+		if c.oneIn(3) {
+			return policy.Amount{Limit: l.Name, Unlimited: true}
+		}
+		a := policy.Amount{Limit: l.Name, Amount: c.Uint64N(14)}
+		if override && l.Algorithm == limit.TokenBucket && c.oneIn(2) {
+			a.Refill, a.Period = 1+c.Uint64N(5), pick(c, 0, 1, 2*second)
+		}
+		return a
+	}
+	for _, tier := range []string{"pro", "max"} {
+		if c.oneIn(2) {
+			p.Tiers = append(p.Tiers, policy.Tier{When: []keyspace.Entry{{Name: "tier", Value: tier}}, Amounts: []policy.Amount{amount(false)}})
+		}
+	}
+	if slices.Contains(p.Key, "user") && c.oneIn(2) {
+		p.Overrides = []policy.Override{{When: []keyspace.Entry{{Name: "user", Value: "u1"}}, Amounts: []policy.Amount{amount(true)}}}
+	}
+	if c.oneIn(3) {
+		p.Costs = []policy.CostRule{{When: []keyspace.Entry{{Name: "op", Value: "search"}}, Cost: 2}}
+	}
+}
+
+func chargeOf(c *fsm.Check, p int32) *fsm.Charge {
+	return &c.Charges[slices.IndexFunc(c.Charges, func(ch fsm.Charge) bool { return ch.Policy == p })]
+}

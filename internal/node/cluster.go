@@ -1,0 +1,323 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/internal/policy"
+	"github.com/quorate/quorate/internal/transport"
+)
+
+// Timing sets a partition's periods; zero values are partition.Config's defaults.
+type Timing struct {
+	Election  time.Duration
+	TickEvery time.Duration
+}
+
+// Config says what a Cluster is.
+type Config struct {
+	// Dir holds a folder per replica.
+	Dir string
+	// Set is the policy set, in force from genesis on.
+	Set      policy.Set
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	// Source is the clocks; nil: the kernel's.
+	Source clock.Source
+	Timing Timing
+	// Network, if not nil, is one that tests cut.
+	Network *transport.Network
+}
+
+// ErrOtherSet says that the folder's cluster enforces another policy set.
+var ErrOtherSet = partition.ErrOtherSet
+
+// Cluster is three replicas of one partition in this process.
+type Cluster struct {
+	set      *policy.Compiled
+	setHash  [32]byte
+	source   clock.Source
+	log      *slog.Logger
+	replicas []*replica
+	infos    []ReplicaInfo
+	failed   chan error
+	leader   atomic.Int32 // index of the replica that led when last looked at
+
+	establishing task
+	ticking      task
+	once         sync.Once
+}
+
+// ReplicaInfo says what became of a replica at start.
+type ReplicaInfo struct {
+	Name string
+	ID   string // empty while it has none
+	// Awaiting: its disk is missing or blank in a cluster that was at work, so it
+	// stays out until it is replaced.
+	Awaiting bool
+}
+
+// Names are the replicas of a Cluster, and their folders.
+func Names() []string { return []string{"n1", "n2", "n3"} }
+
+// Open starts the replicas that may start and returns without waiting for a leader.
+func Open(cfg Config) (*Cluster, error) {
+	set, err := policy.Compile(cfg.Set)
+	if err != nil {
+		return nil, err
+	}
+	source := cfg.Source
+	if source == nil {
+		system, err := clock.NewSystem()
+		if err != nil {
+			return nil, err
+		}
+		source = system
+	}
+	network := cfg.Network
+	if network == nil {
+		network = transport.NewNetwork(transport.Options{})
+	}
+	c := &Cluster{set: set, setHash: cfg.Set.Hash(), source: source, log: cfg.Log, failed: make(chan error, 1)}
+	sh := shared{
+		dir: cfg.Dir, network: network, clock: clock.New(source), source: source,
+		metrics: partition.NewMetrics(cfg.Registry), log: cfg.Log, fatal: c.fail, timing: cfg.Timing,
+	}
+	c.ticking.start(sh.clock.Run)
+	if err := c.start(sh); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.establishing.start(c.establish)
+	return c, nil
+}
+
+// task is a goroutine that ends when it is told to.
+type task struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (t *task) start(run func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.cancel = cancel
+	t.done.Go(func() { run(ctx) })
+}
+
+func (t *task) stop() {
+	if t.cancel != nil {
+		t.cancel()
+		t.done.Wait()
+	}
+}
+
+// start finds out which replicas may start, finishes a genesis, and starts them.
+func (c *Cluster) start(sh shared) error {
+	var states []partition.State
+	for _, name := range Names() {
+		state, err := partition.Inspect(sh.dir, name)
+		if err != nil {
+			return err
+		}
+		states = append(states, state)
+	}
+	plan, err := partition.PlanStart(states)
+	if err != nil {
+		return err
+	}
+	sh.found = plan.Bootstrap
+	if sh.genesis, err = found(sh.dir, plan); err != nil {
+		return err
+	}
+	for _, name := range plan.Start {
+		r, err := openReplica(sh, name)
+		if err != nil {
+			return err
+		}
+		c.replicas = append(c.replicas, r)
+		c.infos = append(c.infos, ReplicaInfo{Name: name, ID: r.id})
+	}
+	for _, name := range plan.Awaiting {
+		c.log.Error("awaiting replacement: this replica's disk is missing or blank", "node", name)
+		c.infos = append(c.infos, ReplicaInfo{Name: name, Awaiting: true})
+	}
+	return nil
+}
+
+// found writes identities and the genesis document to every folder before any
+// replica starts, or returns the document that is there.
+func found(dir string, plan partition.StartPlan) (partition.Genesis, error) {
+	if !plan.Bootstrap {
+		return *plan.Genesis, nil
+	}
+	var ids []string
+	for _, name := range plan.Start {
+		identity, _, err := partition.OpenIdentity(dir, name)
+		if err != nil {
+			return partition.Genesis{}, fmt.Errorf("open replica %s: %w", name, err)
+		}
+		ids = append(ids, identity.ServerID())
+	}
+	genesis := partition.NewGenesis(1, ids)
+	if plan.Genesis != nil {
+		genesis = *plan.Genesis
+	}
+	for _, name := range plan.Start {
+		if err := partition.WriteGenesis(dir, name, genesis); err != nil {
+			return genesis, err
+		}
+	}
+	return genesis, nil
+}
+
+// establish brings the policy set into force once a leader answers. It ends when
+// that is so, or when another set turns out to be in force.
+func (c *Cluster) establish(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if g := c.leading(); g != nil {
+			err := c.establishAt(ctx, g)
+			if errors.Is(err, partition.ErrOtherSet) {
+				c.fail(err)
+			}
+			if err == nil || errors.Is(err, partition.ErrOtherSet) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (c *Cluster) establishAt(ctx context.Context, g *partition.Group) error {
+	s := g.Status()
+	switch {
+	case !s.Formed:
+		return errNotYet
+	case s.HasSet && s.SetHash != c.setHash:
+		return c.otherSet(s)
+	case s.HasSet:
+		return nil
+	}
+	return g.SetPolicies(ctx, fsm.Version{Epoch: 1, Number: 1}, c.set.Set())
+}
+
+var errNotYet = errors.New("the partition has no settings yet")
+
+func (c *Cluster) otherSet(s partition.Status) error {
+	return fmt.Errorf("%w: in force is %s, asked for is %s",
+		ErrOtherSet, hex.EncodeToString(s.SetHash[:6]), hex.EncodeToString(c.setHash[:6]))
+}
+
+// Ready waits until a leader answers and the set is in force. It fails with
+// ErrOtherSet, wrapped, if another one is.
+func (c *Cluster) Ready(ctx context.Context) error {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if g := c.leading(); g != nil {
+			if s := g.Status(); s.HasSet && s.SetHash == c.setHash {
+				return nil
+			} else if s.HasSet {
+				return c.otherSet(s)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("no leader answers: %w", ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// leading returns the replica that leads and answers, nil if none does.
+func (c *Cluster) leading() *partition.Group {
+	n := len(c.replicas)
+	first := int(c.leader.Load())
+	for i := range n {
+		if at := (first + i) % n; c.replicas[at].group.Leading() {
+			c.leader.Store(int32(at))
+			return c.replicas[at].group
+		}
+	}
+	return nil
+}
+
+// Leading reports whether a leader answers.
+func (c *Cluster) Leading() bool { return c.leading() != nil }
+
+// Submit hands calls to the leader; without one they end as unavailable.
+func (c *Cluster) Submit(calls ...*partition.Call) { c.route().Submit(calls...) }
+
+// Inspect asks the leader what a descriptor's key has used.
+func (c *Cluster) Inspect(domain string, d keyspace.Descriptor) partition.Inspection {
+	return c.route().Inspect(domain, d)
+}
+
+// route returns the leader, or any replica to say that there is none.
+func (c *Cluster) route() *partition.Group {
+	if g := c.leading(); g != nil {
+		return g
+	}
+	return c.replicas[0].group
+}
+
+// Domains names the domains of the policy set, in order.
+func (c *Cluster) Domains() (names []string) {
+	for i := range c.set.Domains() {
+		names = append(names, c.set.DomainName(i))
+	}
+	return names
+}
+
+// Replicas says what became of each replica.
+func (c *Cluster) Replicas() []ReplicaInfo { return c.infos }
+
+// Statuses reports where each running replica stands.
+func (c *Cluster) Statuses() (all []partition.Status) {
+	for _, r := range c.replicas {
+		all = append(all, r.group.Status())
+	}
+	return all
+}
+
+// Monotonic reads the clock of deadlines.
+func (c *Cluster) Monotonic() int64 { return c.source.Monotonic() }
+
+// Failed yields the first error after which the process must end.
+func (c *Cluster) Failed() <-chan error { return c.failed }
+
+func (c *Cluster) fail(err error) {
+	select {
+	case c.failed <- err:
+	default:
+	}
+}
+
+// Close stops everything. It can be called more than once.
+func (c *Cluster) Close() error {
+	var err error
+	c.once.Do(func() {
+		c.establishing.stop()
+		for _, r := range c.replicas {
+			err = errors.Join(err, r.close())
+		}
+		c.ticking.stop()
+	})
+	return err
+}

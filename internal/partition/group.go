@@ -1,0 +1,295 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/policy"
+	"github.com/quorate/quorate/internal/transport"
+)
+
+// Config says what a Group is made of. Zero durations and counts take the
+// defaults named beside them.
+type Config struct {
+	// ID is this replica's server id: its name and its disk's incarnation.
+	ID string
+	// Genesis names the replicas that vote; their addresses are their ids.
+	Genesis Genesis
+	// Bootstrap writes the founding entry if it isn't there: at genesis.
+	Bootstrap bool
+	// Settings, if not nil, are logged by the first leader of a new partition.
+	Settings *fsm.Settings
+
+	Stores    *Stores
+	Transport Transport
+	Clock     *clock.Accumulator
+	Source    clock.Source
+	Log       *slog.Logger
+	Metrics   *Metrics
+	// Fatal is called once when this replica can't go on; it should end the process.
+	Fatal func(error)
+
+	// Queue bounds the calls that wait to be sealed. 8,192.
+	Queue int
+	// InFlight is how many batches may be in the log's hands at once. 2: the
+	// leader's write of one overlaps the followers' write of the other.
+	InFlight int
+	// Election is Raft's heartbeat and election timeout. Long enough for a slow
+	// fdatasync of a follower, since heartbeats queue behind it. 1 s.
+	Election time.Duration
+	// Lease is how long a majority's answer lets the leader answer from memory;
+	// at most Election. Half of it.
+	Lease time.Duration
+	// TickEvery bounds how long a leader logs nothing, and so what an outage can
+	// cost beside its own length: less than 5 s. 4 s.
+	TickEvery time.Duration
+	// ReclaimEvery is TickEvery while state waits to be reclaimed. 50 ms.
+	ReclaimEvery time.Duration
+	// CheckpointEvery is how often replicas compare state hashes. 60 s.
+	CheckpointEvery time.Duration
+	// EnqueueTimeout bounds the wait for Raft's main loop. 1 s.
+	EnqueueTimeout time.Duration
+	// GiveUp is when the outcome of an entry counts as unknown. 5 s.
+	GiveUp time.Duration
+	// FirstRetry is when a first entry or settings are tried again. 2 s.
+	FirstRetry time.Duration
+}
+
+// Transport is what a Group needs of its links.
+type Transport interface {
+	raft.Transport
+	OnAck(transport.Acks)
+}
+
+func (c *Config) setDefaults() {
+	setDefault(&c.Queue, 8192)
+	setDefault(&c.InFlight, 2)
+	setDefault(&c.Election, time.Second)
+	setDefault(&c.Lease, c.Election/2)
+	setDefault(&c.TickEvery, 4*time.Second)
+	setDefault(&c.ReclaimEvery, 50*time.Millisecond)
+	setDefault(&c.CheckpointEvery, time.Minute)
+	setDefault(&c.EnqueueTimeout, time.Second)
+	setDefault(&c.GiveUp, 5*time.Second)
+	setDefault(&c.FirstRetry, 2*time.Second)
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Group is one replica of a partition.
+type Group struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *Metrics
+	source  clock.Source
+	clock   *clock.Accumulator
+	stores  *Stores
+	machine *fsm.Replicated
+	raft    *raft.Raft
+	lease   *clock.Lease
+
+	lead    atomic.Pointer[leadership]
+	gaps    atomic.Uint64 // of the accumulator, seen by the leader
+	landed  atomic.Uint64 // flights that landed, ever
+	latency mean
+	closing atomic.Bool
+
+	proposed     atomic.Int64 // monotonic; of the last proposal
+	checkpointed atomic.Int64
+	firstDue     int64 // run's own: when to try a first entry again
+	formationDue int64 // and settings
+
+	mu       sync.Mutex
+	seq      uint64
+	queue    *queue
+	inFlight map[idKey]*Call    // queued or in a flight
+	flights  map[uint64]*flight // by their entry's number
+	batches  int                // flights that carry calls
+	late     []*Call            // missed their deadline in the queue
+
+	woken   chan struct{}
+	quit    chan struct{}
+	loop    sync.WaitGroup
+	futures sync.WaitGroup
+}
+
+// Open starts a replica. It has no folder lock of its own: Stores holds it.
+func Open(cfg Config) (*Group, error) {
+	cfg.setDefaults()
+	if cfg.Lease > cfg.Election {
+		return nil, fmt.Errorf("a lease of %v outlives the election timeout of %v", cfg.Lease, cfg.Election)
+	}
+	g := &Group{
+		cfg: cfg, log: cfg.Log, metrics: cfg.Metrics, source: cfg.Source, clock: cfg.Clock, stores: cfg.Stores,
+		queue: newQueue(cfg.Queue), inFlight: map[idKey]*Call{}, flights: map[uint64]*flight{},
+		woken: make(chan struct{}, 1), quit: make(chan struct{}),
+		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Genesis.Replicas),
+	}
+	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
+	cfg.Transport.OnAck(transport.Acks{
+		Now: cfg.Source.Monotonic, MaxAge: int64(cfg.Lease),
+		Acked: func(peer raft.ServerID, term uint64, sentAt int64) { g.lease.Ack(string(peer), term, sentAt) },
+	})
+	r, err := openRaft(cfg, g.machine)
+	if err != nil {
+		return nil, err
+	}
+	g.raft = r
+	now := cfg.Source.Monotonic()
+	g.proposed.Store(now)
+	g.checkpointed.Store(now)
+	g.loop.Go(g.run)
+	return g, nil
+}
+
+// roundEvery is how often run looks around when nothing wakes it.
+const roundEvery = 20 * time.Millisecond
+
+// run watches, tends and seals until Close.
+func (g *Group) run() {
+	ticker := time.NewTicker(roundEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-g.quit:
+			return
+		case <-ticker.C:
+			g.observe()
+			g.expire()
+			g.tend()
+		case <-g.raft.LeaderCh():
+			g.observe()
+			g.tend()
+		case <-g.woken:
+		}
+		g.sequence()
+	}
+}
+
+// wake makes run look for something to seal.
+func (g *Group) wake() {
+	select {
+	case g.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Close takes no more calls, ends what waits, and stops the replica. The stores
+// and the transport stay the caller's.
+func (g *Group) Close() error {
+	if g.closing.Swap(true) {
+		return nil
+	}
+	close(g.quit)
+	g.loop.Wait()
+	g.stepDown(Stopping)
+	err := g.raft.Shutdown().Error()
+	g.futures.Wait()
+	g.mu.Lock()
+	var left []uint64
+	for seq := range g.flights {
+		left = append(left, seq)
+	}
+	g.mu.Unlock()
+	for _, seq := range left {
+		g.settle(seq, raft.ErrRaftShutdown)
+	}
+	if err != nil {
+		return fmt.Errorf("stop raft: %w", err)
+	}
+	return nil
+}
+
+// ErrOtherSet says that another policy set is in force, and that this version
+// can't switch.
+var ErrOtherSet = errors.New("another policy set is in force; changing sets is not supported yet")
+
+// SetPolicies logs a policy set as the first one of the partition, and returns
+// when it is in force. The set that is in force already is fine. It fails with
+// raft.ErrNotLeader, wrapped, on any replica but the ready leader.
+func (g *Group) SetPolicies(ctx context.Context, v fsm.Version, set policy.Set) error {
+	type result struct {
+		applied fsm.Applied
+		err     error
+	}
+	results := make(chan result, 1)
+	canonical := set.Canonical()
+	g.propose(func(h fsm.Header) []byte { return fsm.PoliciesEntry(h, v, canonical) },
+		func(a fsm.Applied, err error) { results <- result{a, err} })
+	select {
+	case r := <-results:
+		switch {
+		case r.err != nil:
+			return fmt.Errorf("log the policy set: %w", r.err)
+		case r.applied.Refusal == fsm.RefusedSet:
+			return ErrOtherSet
+		case r.applied.Refusal != fsm.Accepted:
+			return fmt.Errorf("log the policy set: %w", raft.ErrLeadershipLost)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("log the policy set: %w", ctx.Err())
+	}
+}
+
+// Status is a look at one replica.
+type Status struct {
+	ID      string
+	State   string // Raft's: Leader, Follower, Candidate, Shutdown
+	Leader  string // id, empty if unknown
+	Term    uint64
+	Ready   bool // leads, and answers
+	Applied uint64
+	Formed  bool // settings are in force
+	HasSet  bool
+	SetHash [32]byte
+	Version fsm.Version
+	Now     int64 // decision time of the last entry applied
+	Hash    uint64
+	Memory  fsm.Memory
+}
+
+// Status reports where this replica stands.
+func (g *Group) Status() Status {
+	s := Status{ID: g.cfg.ID, State: g.raft.State().String(), Leader: g.leaderID(), Term: g.raft.CurrentTerm()}
+	lead := g.lead.Load()
+	s.Ready = lead != nil && lead.ready
+	g.machine.Read(func(m *fsm.Machine) {
+		set, version := m.Set()
+		_, s.Formed = m.Settings()
+		s.HasSet, s.SetHash, s.Version = set != nil, m.SetHash(), version
+		s.Applied, s.Now, s.Memory, s.Hash = m.Index(), m.Now(), m.Memory(), m.StateHash()
+	})
+	return s
+}
+
+func (g *Group) leaderID() string {
+	_, id := g.raft.LeaderWithID()
+	return string(id)
+}
+
+// Policies returns the policy set in force, nil before the first.
+func (g *Group) Policies() (set *policy.Compiled) {
+	g.machine.Read(func(m *fsm.Machine) { set, _ = m.Set() })
+	return set
+}
+
+// Leading reports whether this replica leads and answers.
+func (g *Group) Leading() bool {
+	lead := g.lead.Load()
+	return lead != nil && lead.ready
+}

@@ -1,0 +1,135 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// ErrLocked says that another process has the replica's folder open.
+var ErrLocked = errors.New("another process has the replica's folder open")
+
+// lockTimeout is how long another process may still take to let go of a folder.
+const lockTimeout = 2 * time.Second
+
+// Inspect says what the folder dir/name holds, without starting Raft and without changing anything.
+// It returns [ErrIdentityLost], [ErrLocked], or whatever makes the folder unreadable: an unreadable
+// folder has no condition.
+func Inspect(dir, name string) (State, error) {
+	s := State{Name: name}
+	identity, err := readIdentity(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, refuseOrphans(filepath.Join(dir, name))
+	}
+	if err != nil {
+		return s, fmt.Errorf("inspect replica %s: %w", name, err)
+	}
+	s.Condition, s.ServerID = Blank, identity.ServerID()
+	switch g, err := ReadGenesis(dir, name); {
+	case err == nil:
+		s.Condition, s.Genesis = Fresh, &g
+	case !errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("inspect replica %s: %w", name, err)
+	}
+	formed, err := s.inspectLog(filepath.Join(dir, name))
+	if err != nil {
+		return s, fmt.Errorf("inspect replica %s: %w", name, err)
+	}
+	if formed {
+		s.Condition = Formed
+	}
+	return s, nil
+}
+
+// inspectLog fills in the last index, and tells whether the log proves a group that was at work.
+func (s *State) inspectLog(folder string) (formed bool, err error) {
+	if formed, err = holdsSnapshot(folder); err != nil {
+		return false, err
+	}
+	path := filepath.Join(folder, logFile)
+	switch begun, err := begun(path); {
+	case err != nil:
+		return false, err
+	case !begun:
+		return formed, nil
+	}
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly()})
+	if err != nil {
+		return false, lockError(err)
+	}
+	defer func() { err = errors.Join(err, bolt.Close()) }()
+
+	log, stable := logStore{disk: bolt}, stableStore{disk: bolt}
+	if s.LastIndex, err = bolt.LastIndex(); err != nil {
+		return false, err
+	}
+	term, err := stable.getUint64(currentTermKey)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return false, err
+	}
+	switch s.LastIndex {
+	case 0:
+		// The founding entry comes right after term 1 and before Raft first starts; a later term
+		// without an entry is of a replica that ran.
+		return formed || term > foundingTerm, nil
+	case 1:
+		var founding raft.Log
+		if err := log.get(1, &founding); err != nil {
+			return false, err
+		}
+		return formed || founding.Type != raft.LogConfiguration || s.Genesis == nil, nil
+	default:
+		return true, nil
+	}
+}
+
+// begun tells whether the file holds the tables of a log: a process may have died while creating it.
+func begun(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	db, err := bbolt.Open(path, 0o600, readOnly())
+	if err != nil {
+		return false, lockError(err)
+	}
+	tables := 0
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func([]byte, *bbolt.Bucket) error { tables++; return nil })
+	})
+	return tables == 2, errors.Join(err, db.Close())
+}
+
+func readOnly() *bbolt.Options { return &bbolt.Options{ReadOnly: true, Timeout: lockTimeout} }
+
+func lockError(err error) error {
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return ErrLocked
+	}
+	return err
+}
+
+// holdsSnapshot tells whether there is any finished snapshot, readable or not.
+func holdsSnapshot(folder string) (bool, error) {
+	entries, err := os.ReadDir(filepath.Join(folder, snapshotsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasSuffix(e.Name(), ".tmp") {
+			return true, err
+		}
+	}
+	return false, err
+}

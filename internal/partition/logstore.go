@@ -1,0 +1,273 @@
+package partition
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/clock"
+)
+
+// compactEntries is how many entries one transaction of a compaction deletes. The library deletes
+// all of them in one, and appends wait for seconds meanwhile.
+const compactEntries = 1024
+
+// disk is what raft-boltdb offers; tests put faults in between.
+type disk interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// logStore is the log of one replica. It adds to the library's store:
+//
+//   - a checksum over each whole entry, index, term and type included, kept in the entry's extensions
+//     on disk and verified on every read: bbolt protects only its own two meta pages;
+//   - the decision time of the newest entry, and when it was stored (clock.Held);
+//   - compaction in small transactions.
+//
+// Every error ends the stores (diskGuard). Raft's main loop appends and truncates; its snapshot and
+// replication goroutines compact and read beside it.
+type logStore struct {
+	disk      disk
+	snapshots raft.SnapshotStore // the bare one, to look things up
+	guard     *diskGuard
+	elapsed   func() int64
+	timeOf    func([]byte) (int64, bool)
+	snapTime  func(io.Reader) (int64, error)
+	check     func([]byte) error
+
+	mu   sync.Mutex // orders changes of held
+	held clock.Held
+}
+
+var (
+	_ raft.LogStore          = (*logStore)(nil)
+	_ raft.MonotonicLogStore = (*logStore)(nil)
+)
+
+// IsMonotonic says what the inner store says; bbolt tolerates the gap that a snapshot leaves.
+func (s *logStore) IsMonotonic() bool {
+	m, ok := s.disk.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex implements raft.LogStore.
+func (s *logStore) FirstIndex() (index uint64, err error) {
+	err = s.guard.do("read first index", nil, func() (err error) { index, err = s.disk.FirstIndex(); return err })
+	return index, err
+}
+
+// LastIndex implements raft.LogStore.
+func (s *logStore) LastIndex() (index uint64, err error) {
+	err = s.guard.do("read last index", nil, func() (err error) { index, err = s.disk.LastIndex(); return err })
+	return index, err
+}
+
+// GetLog implements raft.LogStore. An index that was compacted away, or is yet to come, gives
+// raft.ErrLogNotFound and is no failure.
+func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+	return s.guard.do("read entry", raft.ErrLogNotFound, func() error { return s.get(index, l) })
+}
+
+// StoreLog implements raft.LogStore.
+func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	// Raft keeps its entries in its cache and sends them on, so the checksums go to copies.
+	copies, sealed := make([]raft.Log, len(logs)), make([]*raft.Log, len(logs))
+	for i, l := range logs {
+		copies[i] = *l
+		copies[i].Extensions = sealEntry(l)
+		sealed[i] = &copies[i]
+	}
+	if err := s.guard.do("append entries", nil, func() error { return s.disk.StoreLogs(sealed) }); err != nil {
+		return err
+	}
+	for i := len(logs) - 1; i >= 0; i-- {
+		if at, ok := s.entryTime(logs[i]); ok {
+			// The reading comes after the entry is stored: what passed since counts, and no more.
+			s.setHeld(at)
+			break
+		}
+	}
+	return nil
+}
+
+// DeleteRange implements raft.LogStore. It compacts from below in small steps, each of which leaves a
+// shorter log should power fail after it. It truncates from above in one step, since half of a
+// truncation would leave a hole. Anything else would leave one too, and is refused.
+func (s *logStore) DeleteRange(low, high uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	switch {
+	case first == 0 || high < first || low > last:
+		return nil
+	case low <= first:
+		err = s.compact(high)
+	case high >= last:
+		err = s.guard.do("truncate log", nil, func() error { return s.disk.DeleteRange(low, high) })
+	default:
+		return s.guard.fail(fmt.Errorf("delete entries %d to %d of %d to %d: would leave a hole", low, high, first, last))
+	}
+	if err == nil && high >= last {
+		err = s.readBackHeld()
+	}
+	return err
+}
+
+// compact deletes from below up to high. It asks for the first index each time, because a snapshot
+// that was installed leaves a gap that may be millions wide.
+func (s *logStore) compact(high uint64) error {
+	for {
+		first, err := s.FirstIndex()
+		if err != nil || first == 0 || first > high {
+			return err
+		}
+		upTo := min(high, first+compactEntries-1)
+		err = s.guard.do("compact log", nil, func() error { return s.disk.DeleteRange(first, upTo) })
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Held returns the decision time of the newest entry that this replica holds, in log order.
+func (s *logStore) Held() clock.Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+func (s *logStore) setHeld(at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = clock.Held{Time: at, At: s.elapsed()}
+}
+
+// readBackHeld is readBack, guarded.
+func (s *logStore) readBackHeld() error {
+	return s.guard.do("read back the newest decision time", nil, s.readBack)
+}
+
+// readBack sets held from what is on disk: the newest entry that carries a time, above the newest
+// snapshot; else that snapshot's. It counts as held from now on only. After a truncation that gives
+// away the time for which the remaining entry was held, and must: the truncated entry's time never
+// happened, and when the remaining one was stored isn't known any more.
+func (s *logStore) readBack() error {
+	snapshot, err := newestSnapshot(s.snapshots)
+	if err != nil {
+		return err
+	}
+	first, err := s.disk.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.disk.LastIndex()
+	if err != nil {
+		return err
+	}
+	for index := last; index > 0 && index >= first && index > snapshot.Index; index-- {
+		var l raft.Log
+		if err := s.get(index, &l); err != nil {
+			return fmt.Errorf("entry %d: %w", index, err)
+		}
+		if at, ok := s.entryTime(&l); ok {
+			s.setHeld(at)
+			return nil
+		}
+	}
+	at, err := s.snapshotTime(snapshot)
+	if err != nil {
+		return err
+	}
+	s.setHeld(at)
+	return nil
+}
+
+// snapshotTime returns the decision time of a snapshot's state; 0 where there is none.
+func (s *logStore) snapshotTime(meta raft.SnapshotMeta) (at int64, err error) {
+	if meta.ID == "" {
+		return 0, nil
+	}
+	_, r, err := s.snapshots.Open(meta.ID)
+	if err != nil {
+		return 0, fmt.Errorf("open snapshot %s: %w", meta.ID, err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if at, err = s.snapTime(r); err != nil {
+		return 0, fmt.Errorf("decision time of snapshot %s: %w", meta.ID, err)
+	}
+	return at, nil
+}
+
+// entryTime returns the decision time that an entry of ours carries; Raft's own entries carry none.
+func (s *logStore) entryTime(l *raft.Log) (int64, bool) {
+	if l.Type != raft.LogCommand {
+		return 0, false
+	}
+	return s.timeOf(l.Data)
+}
+
+// get reads and verifies one entry, unguarded.
+func (s *logStore) get(index uint64, l *raft.Log) error {
+	*l = raft.Log{} // the decoder leaves alone what the bytes don't name
+	if err := s.disk.GetLog(index, l); err != nil {
+		return err
+	}
+	if l.Index != index || !openEntry(l) {
+		return fmt.Errorf("%w: entry %d", ErrDamaged, index)
+	}
+	if l.Type == raft.LogCommand && s.check != nil {
+		if err := s.check(l.Data); err != nil {
+			return fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
+		}
+	}
+	return nil
+}
+
+// sealEntry returns the extensions to store with an entry: its own, and the checksum of all of it.
+func sealEntry(l *raft.Log) []byte {
+	sealed := make([]byte, len(l.Extensions), len(l.Extensions)+4)
+	copy(sealed, l.Extensions)
+	return binary.LittleEndian.AppendUint32(sealed, entrySum(l, l.Extensions))
+}
+
+// openEntry takes the checksum off a stored entry and verifies it.
+func openEntry(l *raft.Log) bool {
+	n := len(l.Extensions) - 4
+	if n < 0 {
+		return false
+	}
+	sum := binary.LittleEndian.Uint32(l.Extensions[n:])
+	l.Extensions = l.Extensions[:n:n]
+	if n == 0 {
+		l.Extensions = nil
+	}
+	return sum == entrySum(l, l.Extensions)
+}
+
+// entrySum is the CRC32C of what makes an entry. AppendedAt is left out: it decides nothing, and its
+// encoding may lose precision.
+func entrySum(l *raft.Log, extensions []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	var head [25]byte
+	binary.LittleEndian.PutUint64(head[:], l.Index)
+	binary.LittleEndian.PutUint64(head[8:], l.Term)
+	head[16] = byte(l.Type)
+	binary.LittleEndian.PutUint64(head[17:], uint64(len(l.Data)))
+	sum := crc32.Update(0, table, head[:])
+	return crc32.Update(crc32.Update(sum, table, l.Data), table, extensions)
+}

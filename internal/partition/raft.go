@@ -1,0 +1,60 @@
+package partition
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/fsm"
+)
+
+// openRaft starts the consensus library under the settings that its hazards ask for.
+func openRaft(cfg Config, machine *fsm.Replicated) (*raft.Raft, error) {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(cfg.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout = cfg.Election, cfg.Election
+	c.LeaderLeaseTimeout = cfg.Election / 2
+	// Followers learn of a commit with the next entry or after this long; only a
+	// snapshot or a new leader looks at their state, so rarely is cheaper.
+	c.CommitTimeout = 250 * time.Millisecond
+	// An entry holds up to 1 MiB of checks.
+	c.MaxAppendEntries = 16
+	c.SnapshotInterval = 10 * time.Second
+	c.SnapshotThreshold = 4096
+	c.TrailingLogs = 2048
+	c.Logger = raftLog(cfg.Log)
+	if cfg.Bootstrap {
+		if err := cfg.Stores.Bootstrap(cfg.Genesis); err != nil {
+			return nil, fmt.Errorf("write the founding entry: %w", err)
+		}
+	}
+	r, err := raft.NewRaft(c, machine, cfg.Stores.Log, cfg.Stores.Stable, cfg.Stores.Snapshots, cfg.Transport)
+	if err != nil {
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	return r, nil
+}
+
+// raftLog lets the library log through l, warnings and worse.
+func raftLog(l *slog.Logger) hclog.Logger {
+	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Off, Output: io.Discard})
+	h.RegisterSink(sink{l})
+	return h
+}
+
+type sink struct{ log *slog.Logger }
+
+func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	switch {
+	case level >= hclog.Error:
+		s.log.Error("raft: "+msg, args...)
+	case level >= hclog.Warn:
+		s.log.Warn("raft: "+msg, args...)
+	case level >= hclog.Info:
+		s.log.Debug("raft: "+msg, args...)
+	}
+}

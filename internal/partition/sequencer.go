@@ -1,0 +1,238 @@
+package partition
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/fsm"
+)
+
+// maxBatchBytes seals a batch before it has fsm.MaxChecks, where keys are long:
+// an entry stays far below what a frame between replicas may hold.
+const maxBatchBytes = 1 << 20
+
+// flight is an entry that was proposed and not yet settled.
+type flight struct {
+	term  uint64
+	calls []*Call // of a batch, in order
+	done  func(fsm.Applied, error)
+	since int64 // monotonic
+}
+
+func (g *Group) nextSeq() uint64 {
+	g.seq++
+	return g.seq
+}
+
+// sequence seals batches while there is anything to seal and a place in flight.
+// No timer delays a lone check: whatever has gathered while two entries were in
+// flight makes the next one.
+func (g *Group) sequence() {
+	for {
+		lead := g.lead.Load()
+		if lead == nil || !lead.ready {
+			return
+		}
+		now := g.stamp(lead)
+		checks, version, seq := g.take(lead)
+		if len(checks) == 0 {
+			return
+		}
+		h := fsm.Header{Time: now, Term: lead.term, Seq: seq}
+		g.metrics.batchSize.Observe(float64(len(checks)))
+		g.apply(fsm.BatchEntry(h, version, checks), seq)
+	}
+}
+
+// take moves calls from the queue into a flight.
+func (g *Group) take(lead *leadership) (checks []*fsm.Check, version fsm.Version, seq uint64) {
+	g.machine.Read(func(m *fsm.Machine) { _, version = m.Set() })
+	now := g.source.Monotonic()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lead.Load() != lead || g.batches >= g.cfg.InFlight {
+		return nil, version, 0
+	}
+	f := &flight{term: lead.term, since: now}
+	for bytes := 0; g.queue.total > 0 && len(f.calls) < fsm.MaxChecks && bytes < maxBatchBytes; {
+		c := g.queue.pop()
+		if c.Deadline != 0 && c.Deadline <= now {
+			delete(g.inFlight, c.key())
+			g.late = append(g.late, c)
+			continue
+		}
+		bytes += c.size
+		f.calls = append(f.calls, c)
+		checks = append(checks, &c.check)
+	}
+	if len(checks) > 0 {
+		seq = g.nextSeq()
+		g.flights[seq] = f
+		g.batches++
+	}
+	return checks, version, seq
+}
+
+// proposeBare proposes an entry that nobody waits for.
+func (g *Group) proposeBare(build func(fsm.Header) []byte) {
+	g.propose(build, nil)
+}
+
+// propose stamps and proposes a single entry; done, if any, hears what became of
+// it, once.
+func (g *Group) propose(build func(fsm.Header) []byte, done func(fsm.Applied, error)) {
+	lead := g.lead.Load()
+	if lead == nil || !lead.ready {
+		if done != nil {
+			done(fsm.Applied{}, raft.ErrNotLeader)
+		}
+		return
+	}
+	now := g.stamp(lead)
+	g.mu.Lock()
+	seq := g.nextSeq()
+	if done != nil {
+		g.flights[seq] = &flight{term: lead.term, done: done, since: g.source.Monotonic()}
+	}
+	g.mu.Unlock()
+	g.apply(build(fsm.Header{Time: now, Term: lead.term, Seq: seq}), seq)
+}
+
+// apply hands an entry to Raft. Who waits is woken by the state machine; the
+// future is heard only for what never gets there.
+func (g *Group) apply(entry []byte, seq uint64) {
+	g.proposed.Store(g.source.Monotonic())
+	future := g.raft.Apply(entry, g.cfg.EnqueueTimeout)
+	g.futures.Go(func() {
+		if err := future.Error(); err != nil {
+			g.settle(seq, err)
+		}
+	})
+}
+
+// neverProposed lists the errors that prove that an entry got into no log.
+// raft.ErrRaftShutdown isn't one: an entry in flight at a shutdown ends with it
+// too.
+func neverProposed(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) ||
+		errors.Is(err, raft.ErrLeadershipTransferInProgress)
+}
+
+// settle ends a flight that Raft gave up.
+func (g *Group) settle(seq uint64, err error) {
+	f := g.land(seq)
+	if f == nil {
+		return
+	}
+	g.log.Debug("entry not applied", "term", f.term, "error", err)
+	if f.done != nil {
+		f.done(fsm.Applied{}, err)
+	}
+	why := Unknown
+	if neverProposed(err) {
+		why = NotLeader
+	}
+	for _, c := range f.calls {
+		g.finishAll(c, g.failed(why))
+	}
+	g.wake()
+}
+
+// land takes a flight out, and its calls out of those in flight.
+func (g *Group) land(seq uint64) *flight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.flights[seq]
+	if f == nil {
+		return nil
+	}
+	delete(g.flights, seq)
+	if f.calls != nil {
+		g.batches--
+	}
+	for _, c := range f.calls {
+		delete(g.inFlight, c.key())
+	}
+	g.landed.Add(1)
+	return f
+}
+
+// applied is called by the state machine after each entry.
+func (g *Group) applied(a fsm.Applied) {
+	if a.Header.Kind == fsm.KindFirst && a.Refusal == fsm.Accepted {
+		g.firstApplied(a.Header)
+		g.wake()
+		return
+	}
+	g.mu.Lock()
+	f := g.flights[a.Header.Seq]
+	ours := f != nil && f.term == a.Header.Term
+	g.mu.Unlock()
+	if !ours {
+		return
+	}
+	g.land(a.Header.Seq)
+	g.wake()
+	if f.done != nil {
+		f.done(a, nil)
+		return
+	}
+	g.latency.observe(time.Duration(g.source.Monotonic() - f.since))
+	g.metrics.commitSeconds.Observe(time.Duration(g.source.Monotonic() - f.since).Seconds())
+	g.deliver(f, a)
+}
+
+// deliver wakes the callers of a batch with its answers.
+func (g *Group) deliver(f *flight, a fsm.Applied) {
+	if a.Refusal != fsm.Accepted {
+		why := NotLeader
+		if a.Refusal == fsm.RefusedVersion {
+			why = StalePolicy
+		}
+		for _, c := range f.calls {
+			g.finishAll(c, g.failed(why))
+		}
+		return
+	}
+	base := g.base()
+	for i, c := range f.calls {
+		g.finishAll(c, base.of(a.Answers[i]))
+	}
+}
+
+// finishAll finishes a call and all that joined it, alike.
+func (g *Group) finishAll(c *Call, o Outcome) {
+	for c != nil {
+		next := c.joined
+		c.joined = nil
+		g.metrics.decided(o)
+		c.finish(o)
+		c = next
+	}
+}
+
+// expire finishes what no future can be relied on to end: calls that missed
+// their deadline in the queue, and flights whose fate stayed unknown for too long.
+func (g *Group) expire() {
+	now := g.source.Monotonic()
+	var lost []uint64
+	g.mu.Lock()
+	late := g.late
+	g.late = nil
+	for seq, f := range g.flights {
+		if now-f.since > int64(g.cfg.GiveUp) {
+			lost = append(lost, seq)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range late {
+		g.finishAll(c, g.failed(Late))
+	}
+	for _, seq := range lost {
+		g.settle(seq, errGaveUp)
+	}
+}
+
+var errGaveUp = errors.New("entry neither applied nor refused in time")

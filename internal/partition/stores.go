@@ -1,0 +1,151 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/internal/clock"
+)
+
+// cachedEntries is how many of the newest entries stay in memory, for followers and for apply. More
+// than the entries in flight would only cost memory: an entry can be a megabyte.
+const cachedEntries = 64
+
+// StoreOptions say what the stores must know of entries without knowing the state machine. All
+// functions are required but Check; they may be called from several goroutines.
+type StoreOptions struct {
+	// Elapsed reads the process's accumulator, in nanoseconds.
+	Elapsed func() int64
+	// TimeOf returns the decision time that an entry of the state machine carries, if it does.
+	TimeOf func(entry []byte) (int64, bool)
+	// SnapshotTime returns the decision time of a snapshot's state.
+	SnapshotTime func(snapshot io.Reader) (int64, error)
+	// Check verifies an entry of the state machine that was read from disk.
+	Check func(entry []byte) error
+	// Fatal hears, once, what ended the stores. It should end the process, and must not wait for
+	// Raft: it runs on the goroutine whose call failed.
+	Fatal func(error)
+	// StuckAfter is the elapsed time after which a call of the store that hasn't returned is a stuck
+	// disk. Default 20 s: less, and a disk that is merely busy costs a replica; more, and a leader
+	// with a dead disk leads on.
+	StuckAfter time.Duration
+	// Logger is handed to the snapshot store. Default: none.
+	Logger hclog.Logger
+
+	wrap func(disk) disk // for tests: faults between us and the disk
+}
+
+// Stores are what Raft keeps of one replica on disk. The first error of any of them ends all of them.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+
+	disk  disk
+	log   *logStore
+	guard *diskGuard
+}
+
+// OpenStores opens the stores in the replica's folder, which has an identity. It returns [ErrLocked]
+// after two seconds if another process has them, and [ErrDamaged] where they can't be believed; from
+// then on it is Fatal that hears of errors.
+func OpenStores(folder string, o StoreOptions) (*Stores, error) {
+	if o.StuckAfter <= 0 {
+		o.StuckAfter = 20 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	bolt, err := raftboltdb.New(raftboltdb.Options{
+		Path: filepath.Join(folder, logFile),
+		BoltOptions: &bbolt.Options{
+			Timeout:        lockTimeout,
+			NoFreelistSync: true, // the list of free pages is rebuilt at start instead of written with every entry
+			FreelistType:   bbolt.FreelistMapType,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open stores in %s: %w", folder, lockError(err))
+	}
+	s, err := openStores(folder, bolt, o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open stores in %s: %w", folder, err), bolt.Close())
+	}
+	return s, nil
+}
+
+func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
+	if o.wrap != nil {
+		d = o.wrap(d)
+	}
+	if err := sweepSnapshots(folder); err != nil {
+		return nil, err
+	}
+	files, err := raft.NewFileSnapshotStoreWithLogger(folder, keepSnapshots, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := syncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
+		return nil, err
+	}
+	log := &logStore{
+		disk: d, snapshots: files,
+		elapsed: o.Elapsed, timeOf: o.TimeOf, snapTime: o.SnapshotTime, check: o.Check,
+	}
+	if err := protect(log.reconcile); err != nil {
+		return nil, err
+	}
+	if err := protect(log.readBack); err != nil {
+		return nil, err
+	}
+	// The cache is the outermost layer: what it holds has just been stored or verified, and a read
+	// that it answers costs neither a lookup nor a checksum.
+	cache, err := raft.NewLogCache(cachedEntries, log)
+	if err != nil {
+		return nil, err
+	}
+	guard := newDiskGuard(folder, o)
+	log.guard = guard
+	return &Stores{
+		Log:       cache,
+		Stable:    &stableStore{disk: d, guard: guard},
+		Snapshots: &snapshotStore{files: files, guard: guard, log: log},
+		disk:      d, log: log, guard: guard,
+	}, nil
+}
+
+// Held returns the decision time of the newest entry that this replica holds, in log order, and when
+// it was stored or read back. With nothing held, the time is 0.
+func (s *Stores) Held() clock.Held { return s.log.Held() }
+
+// Bootstrap writes the founding entry of a genesis unless it is there. Unlike the library's, it can
+// be repeated after a process died in the middle of it.
+func (s *Stores) Bootstrap(g Genesis) error {
+	last, err := s.Log.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	if err := s.Stable.SetUint64([]byte(currentTermKey), foundingTerm); err != nil {
+		return err
+	}
+	return s.Log.StoreLog(&raft.Log{
+		Index: 1, Term: foundingTerm, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(g.Configuration()),
+	})
+}
+
+// Close closes the stores. Raft must have been shut down before. It can be called more than once.
+func (s *Stores) Close() error {
+	if !s.guard.close() {
+		return nil
+	}
+	return s.disk.Close()
+}

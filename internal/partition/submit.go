@@ -1,0 +1,293 @@
+package partition
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// Submit takes calls on their way, in the order of the design: resolution,
+// recorded allow, id in flight, denied from memory, queue. Each call's Done runs
+// exactly once, perhaps before Submit returns.
+func (g *Group) Submit(calls ...*Call) {
+	if g.closing.Load() {
+		g.finishEach(calls, Stopping)
+		return
+	}
+	lead := g.lead.Load()
+	if lead == nil {
+		g.finishEach(calls, NotLeader)
+		return
+	}
+	if !lead.ready {
+		g.finishEach(calls, NoQuorum)
+		return
+	}
+	s := submission{group: g, lead: lead, now: g.stamp(lead), landed: g.landed.Load()}
+	if !g.machine.Read(func(m *fsm.Machine) { s.consider(m, calls) }) {
+		g.finishEach(calls, Stopping)
+		return
+	}
+	s.enqueue()
+	s.reply()
+	if s.queued {
+		g.wake()
+	}
+}
+
+func (g *Group) finishEach(calls []*Call, why Result) {
+	for _, c := range calls {
+		g.finishAll(c, g.failed(why))
+	}
+}
+
+// submission is one Submit under way.
+type submission struct {
+	group  *Group
+	lead   *leadership
+	now    int64
+	landed uint64 // flights landed before the state was looked at
+	base   base
+	open   []*Call // not answered from the state
+	ready  []reply
+	queued bool
+}
+
+type reply struct {
+	call    *Call
+	outcome Outcome
+	// memory: the answer is one that only a leader with a lease may give.
+	memory bool
+}
+
+func (s *submission) answer(c *Call, o Outcome, memory bool) {
+	s.ready = append(s.ready, reply{c, o, memory})
+}
+
+// consider answers what the applied state can answer.
+func (s *submission) consider(m *fsm.Machine, calls []*Call) {
+	s.base = baseOf(m, s.now)
+	set, _ := m.Set()
+	settings, formed := m.Settings()
+	if set == nil || !formed {
+		for _, c := range calls {
+			s.answer(c, s.base.fail(Pending), false)
+		}
+		return
+	}
+	r := resolver{set: set, settings: settings, slots: m.Slots()}
+	for _, c := range calls {
+		if c.Unfenced {
+			c.Fence = m.Now()
+		}
+		if o, done := r.resolve(c); done {
+			s.answer(c, s.base.with(o), o.Result != Invalid)
+			continue
+		}
+		if a, ok := m.Recall(&c.check); ok {
+			s.answer(c, s.base.of(a), true)
+			continue
+		}
+		if a, ok := m.Refuse(&c.check, s.base.time); ok {
+			c.refused, c.Outcome = true, s.base.of(a)
+		}
+		s.open = append(s.open, c)
+	}
+}
+
+// enqueue joins the rest to calls in flight, denies it, or queues it.
+func (s *submission) enqueue() {
+	g := s.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range s.open {
+		if first := g.inFlight[c.key()]; first != nil {
+			s.join(first, c)
+			continue
+		}
+		if c.refused && !s.overtaken(c) {
+			s.answer(c, c.Outcome, true)
+			continue
+		}
+		s.queue(c)
+	}
+}
+
+// join lets c wait for the answer of the call with the same id.
+func (s *submission) join(first, c *Call) {
+	if first.check.Digest != c.check.Digest {
+		s.answer(c, s.base.fail(Conflict), true)
+		return
+	}
+	c.joined, first.joined = first.joined, c
+}
+
+// overtaken reports whether an allow for c's id may have been recorded since the
+// state was looked at: then the denial is of a question that has its answer, and
+// the log decides.
+func (s *submission) overtaken(c *Call) bool {
+	if s.group.landed.Load() == s.landed {
+		return false
+	}
+	recorded := false
+	s.group.machine.Read(func(m *fsm.Machine) { _, recorded = m.Recall(&c.check) })
+	return recorded
+}
+
+func (s *submission) queue(c *Call) {
+	g := s.group
+	if g.lead.Load() != s.lead {
+		s.answer(c, s.base.fail(NotLeader), false)
+		return
+	}
+	if c.Deadline != 0 && g.source.Monotonic()+int64(g.expectedWait()) > c.Deadline {
+		s.answer(c, s.base.fail(Overloaded), false)
+		return
+	}
+	g.inFlight[c.key()] = c
+	displaced := g.queue.push(c)
+	s.queued = s.queued || displaced != c
+	if displaced != nil {
+		delete(g.inFlight, displaced.key())
+		s.answer(displaced, s.base.fail(Overloaded), false)
+	}
+}
+
+// expectedWait estimates how long a call that is queued now takes to be decided.
+func (g *Group) expectedWait() time.Duration {
+	batches := g.queue.total/fsm.MaxChecks + g.batches
+	return time.Duration(batches) * g.latency.mean() / time.Duration(g.cfg.InFlight)
+}
+
+// reply finishes what was answered. The lease is looked at in the moment of
+// answering: without it what memory says may be another leader's past.
+func (s *submission) reply() {
+	leased := s.group.leased()
+	for _, r := range s.ready {
+		if r.memory && !leased {
+			r.outcome = s.base.fail(NoQuorum)
+		}
+		s.group.finishAll(r.call, r.outcome)
+	}
+}
+
+// base is what every outcome says of the state that it was made from.
+type base struct {
+	set       *policy.Compiled
+	time      int64
+	partition uint16
+	epoch     uint64
+	version   uint64
+}
+
+func baseOf(m *fsm.Machine, now int64) base {
+	set, version := m.Set()
+	settings, _ := m.Settings()
+	return base{
+		set: set, time: max(now, m.Now()), partition: settings.Partition,
+		epoch: settings.Epoch, version: version.Number,
+	}
+}
+
+// base of the applied state.
+func (g *Group) base() (b base) {
+	g.machine.Read(func(m *fsm.Machine) { b = baseOf(m, 0) })
+	return b
+}
+
+func (b base) with(o Outcome) Outcome {
+	o.Time, o.Partition, o.Epoch, o.Version = b.time, b.partition, b.epoch, b.version
+	o.Answer.Time = b.time
+	return o
+}
+
+func (b base) fail(why Result) Outcome { return b.with(Outcome{Result: why}) }
+
+// of turns the state machine's answer into an outcome.
+func (b base) of(a fsm.Answer) Outcome {
+	o := Outcome{Answer: a, Time: a.Time, Partition: b.partition, Epoch: b.epoch, Version: b.version}
+	switch a.Verdict {
+	case fsm.VerdictAllow:
+		o.Result = Allowed
+	case fsm.VerdictDeny:
+		o.Result = Denied
+		if a.Exceeds {
+			o.Result = Exceeded
+		}
+	case fsm.VerdictConflict:
+		o.Result = Conflict
+	case fsm.VerdictStaleTime:
+		o.Result = StaleTime
+	case fsm.VerdictMemory:
+		o.Result = Memory
+	default:
+		o.Result = NotLeader
+	}
+	if o.Result <= Exceeded {
+		o.Policy = b.set.Policy(a.Policy)
+	}
+	return o
+}
+
+// failed is an outcome that no state is needed for.
+func (g *Group) failed(why Result) Outcome {
+	o := g.base().fail(why)
+	if why == NotLeader {
+		o.Leader = g.leaderID()
+		if o.Leader == "" {
+			o.Result = NoQuorum
+		}
+	}
+	return o
+}
+
+// mean is a running mean of batch latencies, by which deadlines are judged.
+type mean struct{ ns atomic.Int64 }
+
+func (m *mean) observe(d time.Duration) {
+	old := m.ns.Load()
+	m.ns.Store(old + (int64(d)-old)/8)
+}
+
+func (m *mean) mean() time.Duration { return time.Duration(m.ns.Load()) }
+
+// Inspection is what a descriptor's key has used.
+type Inspection struct {
+	Outcome
+	Uses []fsm.Use
+}
+
+// Inspect says what a descriptor's key has used of each limit. It consumes
+// nothing and needs a lease like any answer from memory.
+func (g *Group) Inspect(domain string, d keyspace.Descriptor) Inspection {
+	lead := g.lead.Load()
+	if lead == nil || !lead.ready {
+		return Inspection{Outcome: g.failed(NotLeader)}
+	}
+	now, in := g.stamp(lead), Inspection{}
+	g.machine.Read(func(m *fsm.Machine) { in = inspect(m, now, domain, d) })
+	if !g.leased() {
+		return Inspection{Outcome: g.failed(NoQuorum)}
+	}
+	return in
+}
+
+func inspect(m *fsm.Machine, now int64, domain string, d keyspace.Descriptor) Inspection {
+	b := baseOf(m, now)
+	settings, _ := m.Settings()
+	if b.set == nil {
+		return Inspection{Outcome: b.fail(Pending)}
+	}
+	c := &Call{Request: Request{Domain: domain, Descriptors: []keyspace.Descriptor{d}, Cost: 1}}
+	r := resolver{set: b.set, settings: settings, slots: m.Slots()}
+	if o, done := r.resolve(c); done {
+		return Inspection{Outcome: b.with(o)}
+	}
+	ch := &c.check.Charges[0]
+	o := b.fail(Allowed)
+	o.Policy = b.set.Policy(ch.Policy)
+	return Inspection{Outcome: o, Uses: m.Inspect(nil, ch, b.time)}
+}
