@@ -2,8 +2,10 @@ package fsm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/policy"
 )
 
 // part is one charge of the check at hand, found in the state.
@@ -37,7 +39,7 @@ func (m *Machine) sound(ch *Charge, domain int32) bool {
 	p := m.set.Policy(ch.Policy)
 	return ch.Tier >= -1 && int(ch.Tier) < len(p.Tiers) &&
 		ch.Override >= -1 && int(ch.Override) < len(p.Overrides) &&
-		ch.Cost > 0 && ch.Cost <= limit.MaxAmount
+		ch.Cost > 0 && ch.Cost <= policy.TooMuch
 }
 
 // decide decides one check and records it if it is allowed.
@@ -140,16 +142,12 @@ func (m *Machine) gather(c *Check, parts []part) {
 			p.first++
 		}
 		o := &parts[p.first]
-		o.cost = min(o.cost+ch.Cost, beyondAmounts)
+		o.cost = min(o.cost+ch.Cost, policy.TooMuch)
 	}
 	for i := range parts {
 		parts[i].cost = parts[parts[i].first].cost
 	}
 }
-
-// beyondAmounts is where the sum of a check's charges to one key stops growing:
-// it fits no amount but an unlimited one.
-const beyondAmounts = limit.MaxAmount + 1
 
 func (p *part) sameKey(o *part) bool {
 	return p.hash == o.hash && p.quota == o.quota && string(p.charge.Key) == string(o.charge.Key)
@@ -300,7 +298,7 @@ func (m *Machine) record(p *part, q *quota) {
 		l.DropLast()
 		m.sum -= eventSum(p.hash, last)
 		m.account(q, -eventBytes)
-		cost = min(cost+last.Cost, limit.MaxAmount)
+		cost = min(saturating(cost, last.Cost), limit.MaxAmount)
 	}
 	m.forgetBeyond(l, p.hash, q, cost)
 	m.keys.logFor(p.slot, l.Need(m.now, cost)).Append(m.now, cost)
@@ -312,10 +310,10 @@ func (m *Machine) record(p *part, q *quota) {
 // before the newest ones that alone, with the coming cost, make up the policy's
 // largest amount. The log keeps a marker at the newest one forgotten.
 func (m *Machine) forgetBeyond(l limit.Log, hash uint64, q *quota, cost uint64) {
-	units := l.Units() + cost
+	units := l.Units()
 	for {
 		first, ok := l.First()
-		if !ok || units-first.Cost < q.largest {
+		if !ok || saturating(units-first.Cost, cost) < q.largest && units <= math.MaxUint64-cost {
 			return
 		}
 		m.unmark(l, hash, q)
@@ -323,6 +321,13 @@ func (m *Machine) forgetBeyond(l limit.Log, hash uint64, q *quota, cost uint64) 
 		units -= first.Cost
 		m.sum += markerSum(hash, first.Time) - eventSum(hash, first)
 	}
+}
+
+func saturating(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
 }
 
 // unmark takes a marker out of the sums; the caller removes or replaces it.

@@ -96,6 +96,11 @@ func TestBucketRefillRoundsDown(t *testing.T) {
 	k.wants(t, 0, 1, allow(0, 0))
 	k.wants(t, 2, 1, deny(3, 0))
 	k.wants(t, 3, 1, allow(3, 0))
+	// Three in ten nanoseconds: one after 3 1/3 of them, which is in the fourth.
+	k = newKey(bucket(1, 3, 10))
+	k.wants(t, 0, 1, allow(0, 0))
+	k.wants(t, 3, 1, deny(4, 0))
+	k.wants(t, 4, 1, allow(4, 0))
 }
 
 // TestBucketDebtOutlivesItsCapacity: usage counts against whatever capacity the next
@@ -152,6 +157,20 @@ func TestDeniedConsumesNothing(t *testing.T) {
 				t.Errorf("2 of 2 after 1: %+v", want)
 			}
 			k.wants(t, 0, 1, allow(0, 0))
+		})
+	}
+}
+
+// TestCostAboveTheAmountNeverFits, and leaves what there is to others.
+func TestCostAboveTheAmountNeverFits(t *testing.T) {
+	for _, s := range []limit.Spec{
+		rolling(3, 60*second), bucket(3, 1, 60*second), counter(3, 60*second), fixed(3, 60*second),
+	} {
+		t.Run(s.Algorithm.String(), func(t *testing.T) {
+			k := newKey(s)
+			k.wants(t, 0, 4, deny(limit.Never, 3))
+			k.wants(t, 0, 1, allow(0, 2))
+			k.wants(t, 0, 4, deny(limit.Never, 2))
 		})
 	}
 }

@@ -16,7 +16,7 @@ const second int64 = 1_000_000_000
 type key struct {
 	spec  limit.Spec
 	usage limit.Usage
-	most  uint64 // the largest amount that any check meets; 0: never trim
+	most  uint64 // the largest amount that any check meets; 0: forget nothing
 }
 
 func newKey(s limit.Spec) *key {
@@ -56,8 +56,11 @@ func (k *key) charge(now int64, cost uint64) {
 		k.usage.State = k.spec.Charge(k.usage.State, now, cost)
 		return
 	}
-	if k.most > 0 {
-		k.usage.Log.Trim(k.most, cost)
+	for k.most > 0 {
+		if _, ok := k.usage.Log.Excess(k.most, cost); !ok {
+			break
+		}
+		k.usage.Log.Forget()
 	}
 	k.usage.Log = appended(k.usage.Log, now, cost)
 }

@@ -119,14 +119,13 @@ func (l Log) Marker() (int64, bool) {
 	return l.base(), true
 }
 
-// largeCost is the cost from which on Append looks at the sum. It is MaxAmount at
-// most after a large cost, and the small ones after that add less than 2^63: each is
-// below 2^32, and a region has no room for more than 2^31. So sums fit 64 bits.
+// largeCost is the cost from which on a log has to look at its sum: a region has room
+// for 2^31 events at most, so sums of smaller costs fit 63 bits.
 const largeCost = 1 << 32
 
 // Append adds an event. Its time may not lie before an earlier one's, its cost is
-// 1..MaxAmount, the region has Need bytes, and with large costs Trim has seen to it
-// that the units still fit; anything else panics.
+// 1..MaxAmount, the region has Need bytes, and what was in Excess is forgotten, so
+// that the units fit 64 bits; anything else panics.
 func (l Log) Append(t int64, cost uint64) {
 	c := l.end()
 	if l.none() { // the first event is the base that later gaps count from
@@ -134,12 +133,15 @@ func (l Log) Append(t int64, cost uint64) {
 		l.setBase(t)
 		c.time = t
 	}
+	if cost >= largeCost {
+		l.setFlag(largeFlag)
+	}
 	switch {
 	case t < max(c.time, 0), t == Never:
 		panic("limit: an event before its predecessor, or at no time")
 	case cost == 0, cost > MaxAmount:
 		panic("limit: an event's cost is out of range")
-	case cost >= largeCost && l.Units() > lessUnits(MaxAmount, cost):
+	case l.flag(largeFlag) && l.Units()+cost < cost:
 		panic("limit: a log's units overflow")
 	}
 	gap := uint64(t - c.time)
@@ -210,28 +212,23 @@ func (l Log) Forget() {
 	}
 	// The entry stays where it is and becomes the marker, in the place of an older one.
 	l.ClearMarker()
-	l.setHead(l.head(), true)
+	l.setFlag(markFlag)
 }
 
-// Trim forgets the oldest events that no decision needs any more, given that cost
-// is appended next, and returns how many. An event isn't needed when the later ones
-// and cost hold at least most units, the largest amount that any check of this key
-// can meet (MaxAmount where it is Unlimited): a window that holds it is full anyway. Nor
-// is it when all of them exceed MaxAmount. After that Append finds that the units fit.
+// Excess is the oldest event, if no decision needs it any more once cost is appended:
+// the later ones and cost hold at least most units, the largest amount that any
+// check of this key can meet, so a window that holds the event is full anyway. The
+// caller forgets it and asks again. most is at most MaxAmount, also where the
+// amount is Unlimited; then Append finds that the units fit.
 //
 // Where a limit whose window covers the whole log has just allowed cost within a
-// finite amount, there is nothing to trim.
-func (l Log) Trim(most, cost uint64) int {
-	units, forgotten := l.Units(), 0
-	for {
-		e, ok := l.First()
-		if !ok || units-e.Cost < lessUnits(most, cost) && units <= lessUnits(MaxAmount, cost) {
-			return forgotten
-		}
-		l.Forget()
-		units -= e.Cost
-		forgotten++
+// finite amount, nothing is in excess.
+func (l Log) Excess(most, cost uint64) (Event, bool) {
+	e, ok := l.First()
+	if !ok || l.Units()-e.Cost < lessUnits(min(most, MaxAmount), cost) {
+		return Event{}, false
 	}
+	return e, true
 }
 
 // Mark sets the marker of a log without events, when it is built anew, to t or, if
@@ -247,61 +244,68 @@ func (l Log) Mark(t int64) {
 	l.reset()
 	l.setBase(t)
 	l.write(cursor{LogHeader, t, 0}, 0, 1)
-	l.setHead(LogHeader, true)
+	l.setFlag(markFlag)
 }
 
 // ClearMarker removes the marker, if any, once no window can hold it.
 func (l Log) ClearMarker() {
 	if _, ok := l.Marker(); ok {
-		l.setHead(l.head(), false)
+		l.clearFlag(markFlag)
 		l.advance()
 	}
 }
 
 // Merges reports whether an event at t is to be merged with the last one: with
 // a precision (in nanoseconds, 0 for none), two events of one grain
-// [k·precision, (k+1)·precision) become one.
+// [k·precision, (k+1)·precision) become one. The caller drops the last event and appends
+// it Merged.
 func Merges(last, t, precision int64) bool {
 	return precision > 0 && last/precision == t/precision
 }
 
-// Merged is the event to append for a cost at t under a precision, after Trim. Where the last
-// event is of the same grain, that one is taken back, and the two are one event at
-// the later time, which can only keep its units in the window longer.
-func (l Log) Merged(t int64, cost uint64, precision int64) Event {
-	last, ok := l.Last()
-	if !ok || !Merges(last.Time, t, precision) {
-		return Event{t, cost}
-	}
-	l.DropLast()
-	return Event{t, last.Cost + cost}
+// Merged is e and a cost at t, which isn't earlier, as one event. It is at t: later
+// than e was, so that its units can only stay in the window longer. Its cost stops at
+// MaxAmount, which fills any window.
+func (e Event) Merged(t int64, cost uint64) Event {
+	return Event{t, min(addUnits(e.Cost, cost), MaxAmount)}
 }
 
-// The header: where the head entry lies (the top bit says that it is the marker), how
-// many bytes are in use, and the head entry's time.
+// The header: where the head entry lies, how many bytes are in use, and the head
+// entry's time. A region is shorter than 2^31, which leaves a bit in either word: the
+// head entry is the marker; some cost has been large since the log was last empty.
 
-const markBit = 1 << 31
+const (
+	markFlag  = 3 // the byte whose top bit it is
+	largeFlag = 7
+	flagBit   = 0x80
+)
 
-func (l Log) none() bool   { return len(l.b) == 0 || l.head() == l.size() }
-func (l Log) head() int    { return int(binary.LittleEndian.Uint32(l.b) &^ markBit) }
-func (l Log) marked() bool { return l.b[3]&(markBit>>24) != 0 }
-func (l Log) size() int    { return int(binary.LittleEndian.Uint32(l.b[4:])) }
-func (l Log) base() int64  { return int64(binary.LittleEndian.Uint64(l.b[8:])) }
+func (l Log) none() bool      { return len(l.b) == 0 || l.head() == l.size() }
+func (l Log) marked() bool    { return l.flag(markFlag) }
+func (l Log) flag(f int) bool { return l.b[f]&flagBit != 0 }
+func (l Log) setFlag(f int)   { l.b[f] |= flagBit }
+func (l Log) clearFlag(f int) { l.b[f] &^= flagBit }
 
-func (l Log) setHead(at int, marked bool) {
-	word := uint32(at)
-	if marked {
-		word |= markBit
-	}
-	binary.LittleEndian.PutUint32(l.b, word)
-}
-func (l Log) setSize(n int)   { binary.LittleEndian.PutUint32(l.b[4:], uint32(n)) }
+func (l Log) head() int   { return l.word(0) }
+func (l Log) size() int   { return l.word(4) }
+func (l Log) base() int64 { return int64(binary.LittleEndian.Uint64(l.b[8:])) }
+
+func (l Log) setHead(at int)  { l.setWord(0, at) }
+func (l Log) setSize(n int)   { l.setWord(4, n) }
 func (l Log) setBase(t int64) { binary.LittleEndian.PutUint64(l.b[8:], uint64(t)) }
 
+// word and setWord leave the flag alone.
+func (l Log) word(at int) int { return int(binary.LittleEndian.Uint32(l.b[at:]) &^ (flagBit << 24)) }
+
+func (l Log) setWord(at, v int) {
+	flag := uint32(l.b[at+3]&flagBit) << 24
+	binary.LittleEndian.PutUint32(l.b[at:], uint32(v)|flag)
+}
+
 func (l Log) reset() {
-	l.setHead(LogHeader, false)
+	clear(l.b[:LogHeader])
+	l.setHead(LogHeader)
 	l.setSize(LogHeader)
-	l.setBase(0)
 }
 
 // advance moves the head to the next entry, or empties the log if there is none.
@@ -312,6 +316,6 @@ func (l Log) advance() {
 		return
 	}
 	gap, _, _ := l.entry(at)
-	l.setHead(at, l.marked())
+	l.setHead(at)
 	l.setBase(l.base() + int64(gap))
 }

@@ -50,14 +50,14 @@ func (r *logRun) append() {
 	if r.below(3) == 0 {
 		cost = 1 + r.below(pick(r.choices, uint64(3), 200, 1<<20, 1<<60))
 	}
-	if n := r.log.Trim(limit.MaxAmount, cost); n > 0 {
-		t := r.slow.events[n-1].Time
-		r.slow.events, r.slow.marker = r.slow.events[n:], &t
-	}
+	e := limit.Event{Time: r.now, Cost: cost}
 	precision := pick(r.choices, 0, 0, 0, 1+int64(r.below(1000)))
-	e := r.log.Merged(r.now, cost, precision)
-	if e.Cost != cost {
-		r.slow.events = r.slow.events[:len(r.slow.events)-1]
+	if last, ok := r.log.Last(); ok && limit.Merges(last.Time, r.now, precision) {
+		r.dropLast()
+		e = last.Merged(r.now, cost)
+	}
+	for _, ok := r.log.Excess(limit.MaxAmount, e.Cost); ok; _, ok = r.log.Excess(limit.MaxAmount, e.Cost) {
+		r.forget()
 	}
 	r.log = appended(r.log, e.Time, e.Cost)
 	r.slow.events = append(r.slow.events, e)
@@ -234,22 +234,22 @@ func TestLogFirstAfterDrops(t *testing.T) {
 
 // TestLogLayoutDoesNotShow: a log rebuilt from its events answers the same.
 func TestLogLayoutDoesNotShow(t *testing.T) {
-	l, s := pagesFull(150)
+	l, _ := pagesFull(150)
 	for range 60 {
 		l.DropFirst()
-		s.events = s.events[1:]
 	}
 	var rebuilt limit.Log
 	for e := range l.Events() {
 		rebuilt = appended(rebuilt, e.Time, e.Cost)
 	}
 	copied := l.CopyTo(make([]byte, l.CompactSize()))
-	spec := rolling(60, 400*second)
-	for now := int64(600 * second); now < 2000*second; now += 7 * second {
-		want := spec.Peek(limit.Usage{Log: l, KnownSince: limit.Forever}, now, 9)
+	for after := 595 * second; after < 1500*second; after += 5 * second {
 		for _, other := range []limit.Log{rebuilt, copied} {
-			if got := spec.Peek(limit.Usage{Log: other, KnownSince: limit.Forever}, now, 9); got != want {
-				t.Fatalf("at %d: %+v, the original says %+v", now, got, want)
+			if got, want := other.Used(after), l.Used(after); got != want {
+				t.Fatalf("%d used after %d, the original says %d", got, after, want)
+			}
+			if got, want := other.FreedAt(after, 60), l.FreedAt(after, 60); got != want {
+				t.Fatalf("60 units after %d reached at %d, the original says %d", after, got, want)
 			}
 		}
 	}
@@ -325,41 +325,49 @@ func TestLogInPlaceReuse(t *testing.T) {
 	}
 }
 
-// TestTrimForgetsWhatCannotMatter: of 10 units in a log, a policy whose largest
-// amount is 3 needs the last 3, the coming one included.
-func TestTrimForgetsWhatCannotMatter(t *testing.T) {
+// TestExcessIsWhatCannotMatter: of 10 units in a log, a policy whose largest amount is
+// 3 needs the last 2, and the coming one.
+func TestExcessIsWhatCannotMatter(t *testing.T) {
 	var l limit.Log
 	for i := range int64(10) {
 		l = appended(l, i*second, 1)
 	}
-	if n := l.Trim(3, 1); n != 8 {
-		t.Fatalf("%d forgotten, want 8", n)
+	for i := range int64(8) {
+		if e, ok := l.Excess(3, 1); !ok || e.Time != i*second {
+			t.Fatalf("%v, %v is in excess, want that of %d s", e, ok, i)
+		}
+		l.Forget()
+	}
+	if e, ok := l.Excess(3, 1); ok {
+		t.Fatalf("%v is in excess too", e)
 	}
 	if mark, ok := l.Marker(); !ok || mark != 7*second {
 		t.Fatalf("the marker stands at %d, %v", mark, ok)
 	}
-	if l.Units() != 2 {
-		t.Fatalf("%d units kept", l.Units())
-	}
 }
 
-// TestTrimKeepsUnitsInAWord: charges of an unlimited amount never wrap around.
-func TestTrimKeepsUnitsInAWord(t *testing.T) {
+// TestUnlimitedUnitsNeverOverflow: charges of an unlimited amount, as large as they may be.
+func TestUnlimitedUnitsNeverOverflow(t *testing.T) {
 	k := newKey(rolling(limit.Unlimited, 60*second))
 	k.most = limit.MaxAmount
 	for i := range int64(5) {
-		k.wants(t, i, limit.MaxAmount, allow(i, limit.Unlimited))
+		k.wants(t, 2*i, limit.MaxAmount, allow(2*i, limit.Unlimited))
+		k.wants(t, 2*i+1, limit.MaxAmount/3, allow(2*i+1, limit.Unlimited))
 	}
 	k.spec.Amount = limit.MaxAmount
-	k.wants(t, 5, 1, deny(60*second+4, 0))
+	k.wants(t, 10, 1, deny(60*second+8, 0))
 }
 
 // TestMergedEventsStandAtTheLaterTime: with a precision of 1 s, events at 1.2 s and 1.7 s
 // are one at 1.7 s, and leave the window together, the first too late.
 func TestMergedEventsStandAtTheLaterTime(t *testing.T) {
 	var l limit.Log
-	for _, at := range []int64{12, 17, 21} {
-		e := l.Merged(at*second/10, 1, second)
+	for _, at := range []int64{12 * second / 10, 17 * second / 10, 21 * second / 10} {
+		e := limit.Event{Time: at, Cost: 1}
+		if last, ok := l.Last(); ok && limit.Merges(last.Time, at, second) {
+			l.DropLast()
+			e = last.Merged(at, 1)
+		}
 		l = appended(l, e.Time, e.Cost)
 	}
 	want := []limit.Event{{Time: 17 * second / 10, Cost: 2}, {Time: 21 * second / 10, Cost: 1}}
@@ -368,6 +376,9 @@ func TestMergedEventsStandAtTheLaterTime(t *testing.T) {
 	}
 	if limit.Merges(second, second, 0) {
 		t.Error("without a precision equal times merge")
+	}
+	if e := (limit.Event{Time: 1, Cost: limit.MaxAmount}).Merged(2, limit.MaxAmount); e.Cost != limit.MaxAmount {
+		t.Errorf("%d units in an event", e.Cost)
 	}
 }
 
@@ -401,7 +412,12 @@ func TestImpossibleStatesPanic(t *testing.T) {
 		"time that never is": func() { roomy().Append(limit.Never, 1) },
 		"no cost":            func() { roomy().Append(11, 0) },
 		"too much cost":      func() { limit.InitLog(make([]byte, 200)).Append(11, limit.MaxAmount+1) },
-		"units overflow":     func() { roomy().Append(11, limit.MaxAmount-4) },
+		"units overflow": func() {
+			l := roomy()
+			l.Append(10, limit.MaxAmount)
+			l.Append(10, limit.MaxAmount-5)
+			l.Append(10, 2)
+		},
 		"no room":            func() { limit.InitLog(make([]byte, limit.LogHeader)).Append(11, 1) },
 		"region too small":   func() { limit.InitLog(make([]byte, limit.LogHeader-1)) },
 		"drop first of none": func() { limit.Log{}.DropFirst() },

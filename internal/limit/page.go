@@ -329,7 +329,7 @@ func (l Log) CopyTo(dst []byte) Log {
 // copyFlat copies what fits a single page. All moves go down, in order, so
 // that nothing is overwritten before it has moved.
 func (l Log) copyFlat(dst []byte) Log {
-	head, size, base, marked := l.head(), l.size(), l.base(), l.marked()
+	head, size := l.head(), l.size()
 	p, q := pageOf(head), l.lastPage()
 	v, next := uvarint(l.b, head)
 	dst[pageHeader] = byte(2 - v&1) // the head's gap is ignored: now it is 0
@@ -340,23 +340,23 @@ func (l Log) copyFlat(dst []byte) Log {
 	}
 	n += copy(dst[n:], l.b[next:size])
 	c := Log{dst}
-	c.setHead(pageHeader, marked)
+	copy(dst, l.b[:LogHeader]) // base and flags
+	c.setHead(pageHeader)
 	c.setSize(n)
-	c.setBase(base)
 	return c
 }
 
 // copyPages copies the pages that hold live entries and takes the sum before
 // them off their headers.
 func (l Log) copyPages(dst []byte) Log {
-	head, size, base, marked := l.head(), l.size(), l.base(), l.marked()
+	head, size := l.head(), l.size()
 	p := pageOf(head)
 	before := l.pageSum(p)
 	copy(dst[pageHeader:size-p], l.b[p+pageHeader:size])
 	c := Log{dst}
-	c.setHead(head-p, marked)
+	copy(dst, l.b[:LogHeader]) // base and flags
+	c.setHead(head - p)
 	c.setSize(size - p)
-	c.setBase(base)
 	for q := page; q < size-p; q += page {
 		binary.LittleEndian.PutUint64(dst[q+8:], c.pageSum(q)-before)
 	}

@@ -222,7 +222,7 @@ func (c *Compiled) Domain(name string) (domain int, known bool) {
 
 // Resolve returns the charge of one descriptor, its position left 0, and whether a policy of the domain
 // matches: all match entries equal, all key entries there and not empty. Of several the one with the most
-// match entries wins, then the first of the set. A product beyond limit.MaxAmount counts as that.
+// match entries wins, then the first of the set.
 func (c *Compiled) Resolve(domain int, d keyspace.Descriptor, cost uint64) (Charge, bool) {
 	in := &c.domains[domain]
 	at := in.index.first(d)
@@ -234,7 +234,7 @@ func (c *Compiled) Resolve(domain int, d keyspace.Descriptor, cost uint64) (Char
 	if rule := p.costs.first(d); rule >= 0 {
 		cost = multiply(cost, p.Costs[rule].Cost)
 	}
-	return Charge{Policy: winner, Tier: p.tiers.first(d), Override: p.overrides.first(d), Cost: min(cost, limit.MaxAmount)}, true
+	return Charge{Policy: winner, Tier: p.tiers.first(d), Override: p.overrides.first(d), Cost: min(cost, TooMuch)}, true
 }
 
 // ResolveCheck appends to dst the charges of a check's descriptors, in their order, those that no policy
@@ -345,11 +345,15 @@ func (c *Compiled) Retention(policy int32) int64 { return c.policies[policy].Kee
 // rolling amount, and at least [MaxUnmergedAmount] where it is kept for longer than its windows.
 func (c *Compiled) LargestAmount(policy int32) uint64 { return c.policies[policy].largest }
 
-// multiply saturates at limit.MaxAmount.
+// TooMuch is the cost of a check whose true cost is above limit.MaxAmount: more than any amount but an
+// unlimited one admits.
+const TooMuch = limit.MaxAmount + 1
+
+// multiply saturates at TooMuch.
 func multiply(cost, factor uint64) uint64 {
 	hi, lo := bits.Mul64(cost, factor)
 	if hi != 0 {
-		return limit.MaxAmount
+		return TooMuch
 	}
-	return min(lo, limit.MaxAmount)
+	return min(lo, TooMuch)
 }
