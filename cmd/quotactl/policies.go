@@ -21,6 +21,8 @@ func newPoliciesCommand() *cobra.Command {
 		Use:   "policies",
 		Short: "Work on policy files",
 		Args:  cobra.NoArgs,
+		// Without it cobra takes a misspelt subcommand for a question for help: status 0.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	policies.AddCommand(&cobra.Command{
 		Use:   "validate FILE...",
@@ -39,31 +41,39 @@ func newPoliciesCommand() *cobra.Command {
 func validatePolicies(out, problems io.Writer, paths []string) error {
 	var result error
 	for _, path := range paths {
-		summary, err := describePolicies(path)
+		summary, warnings, err := describePolicies(path)
+		for _, w := range warnings {
+			if _, err := fmt.Fprintf(problems, "%s: warning: %s\n", path, w); err != nil {
+				return err
+			}
+		}
 		if err != nil {
 			result = errInvalid
-			fmt.Fprintln(problems, err)
-			continue
+			_, err = fmt.Fprintln(problems, err)
+		} else {
+			_, err = fmt.Fprintf(out, "%s: %s\n", path, summary)
 		}
-		fmt.Fprintf(out, "%s: %s\n", path, summary)
+		if err != nil {
+			return err
+		}
 	}
 	return result
 }
 
-func describePolicies(path string) (string, error) {
+func describePolicies(path string) (summary string, warnings policy.Problems, err error) {
 	set, err := file.ReadFile(path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	compiled, err := policy.Compile(set)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	hash := set.Hash()
 	return fmt.Sprintf("ok, %s, %s, set %s",
 		count(compiled.Policies(), "policy", "policies"),
 		count(compiled.Domains(), "domain", "domains"),
-		hex.EncodeToString(hash[:6])), nil
+		hex.EncodeToString(hash[:6])), set.Warnings(), nil
 }
 
 func count(n int, one, many string) string {

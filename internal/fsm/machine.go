@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"crypto/sha256"
+	"fmt"
 
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/policy"
@@ -107,7 +108,9 @@ func (m *Machine) form(s Settings) {
 	m.records = newRecords(s.Seed, m.domainOf)
 }
 
-// applyPolicies switches to a first set; the same set again changes nothing.
+// applyPolicies switches to a first set; the same set again changes nothing. The
+// leader compiled the set before it proposed it, so a replica that can't is of
+// other software than the leader: it must stop, or it would decide otherwise.
 func (m *Machine) applyPolicies(body []byte, a *Applied) error {
 	v, canonical, err := parsePolicies(body)
 	if err != nil {
@@ -116,8 +119,12 @@ func (m *Machine) applyPolicies(body []byte, a *Applied) error {
 	if m.set != nil && m.version == v && m.setHash == sha256.Sum256(canonical) {
 		return nil
 	}
-	if m.set != nil || !m.formed || m.switchTo(v, canonical) != nil {
+	if m.set != nil || !m.formed {
 		a.Refusal = RefusedSet
+		return nil
+	}
+	if err := m.switchTo(v, canonical); err != nil {
+		return fmt.Errorf("switch to policy set %d.%d: %w", v.Epoch, v.Number, err)
 	}
 	return nil
 }

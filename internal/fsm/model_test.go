@@ -14,7 +14,7 @@ import (
 // TestMachineDecidesAsTheOracle plays random logs under random policies and compares
 // every answer, whole, with that of the slow oracle.
 func TestMachineDecidesAsTheOracle(t *testing.T) {
-	seeds := 150
+	seeds := 60
 	if testing.Short() || raceEnabled {
 		seeds = 20
 	}
@@ -36,6 +36,28 @@ func TestMachineDecidesAsTheOracle(t *testing.T) {
 		}
 	}
 	t.Logf("%d allowed, %d of them replayed; %d denied", decided[fsm.VerdictAllow], replayed, decided[fsm.VerdictDeny])
+}
+
+// TestFullMachineForgetsNothing: under small bounds every answer but "no memory" is
+// still the oracle's, which never forgets, and the bounds hold after every entry.
+func TestFullMachineForgetsNothing(t *testing.T) {
+	refused := 0
+	eachSeed(t, 15, func(t *testing.T, seed uint64) {
+		c := seeded(seed)
+		s := settings()
+		s.DomainBound = 400 + c.Uint64N(2000)
+		s.Bound = s.DomainBound + c.Uint64N(1000)
+		h := newHistoryOf(t, c, s)
+		for range 100 {
+			if h.step(); h.m.Memory().Bytes > s.Bound {
+				t.Errorf("entry %d: %d bytes, the bound is %d", h.index, h.m.Memory().Bytes, s.Bound)
+			}
+		}
+		refused += h.verdicts[fsm.VerdictMemory]
+	})
+	if refused == 0 {
+		t.Error("no check of any history met a bound")
+	}
 }
 
 // TestNoWindowHoldsMoreThanItsLimit counts the promise itself: of what was accepted, no
@@ -134,9 +156,13 @@ type history struct {
 }
 
 func newHistory(tb testing.TB, c choices) *history {
-	h := &history{choices: c, set: randomSet(c), verdicts: map[fsm.Verdict]int{}}
 	s := settings()
 	s.Horizon = pick(c, 2, 20*second, minute)
+	return newHistoryOf(tb, c, s)
+}
+
+func newHistoryOf(tb testing.TB, c choices, s fsm.Settings) *history {
+	h := &history{choices: c, set: randomSet(c), verdicts: map[fsm.Verdict]int{}}
 	h.replica = start(tb, s, h.set.Policies...)
 	h.oracle = newOracle(h.set, s.Horizon)
 	return h
@@ -209,6 +235,7 @@ func (h *history) batch(checks []*fsm.Check) {
 
 func (h *history) compare(c *fsm.Check, got fsm.Answer) {
 	h.verdicts[got.Verdict]++
+	h.oracle.full = got.Verdict == fsm.VerdictMemory // which bounds are the machine's own business
 	want := h.oracle.decide(c)
 	if want.Replayed {
 		h.replayed++

@@ -25,6 +25,7 @@ type oracle struct {
 	events   map[key][]event // as they were accepted
 	merged   map[key][]event // as a rolling log with a precision has them
 	allows   []allow         // oldest first
+	full     bool            // there is no memory for one more allow
 }
 
 type key struct {
@@ -88,6 +89,9 @@ func (o *oracle) decide(c *fsm.Check) fsm.Answer {
 	}
 	answer, of := o.weigh(c)
 	if answer.Verdict == fsm.VerdictAllow {
+		if o.full {
+			return fsm.Answer{Verdict: fsm.VerdictMemory, Time: o.now}
+		}
 		o.charge(c)
 	}
 	answer.FullAt = of.fullAt(o)

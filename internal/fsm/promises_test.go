@@ -390,10 +390,10 @@ func TestEventLeavesWhenItIsExactlyAWindowOld(t *testing.T) {
 	r := start(t, settings(), perUser(rolling(2, minute)))
 	r.want(fsm.VerdictAllow, r.check(1, desc("user=a")))
 	r.at(10*second).want(fsm.VerdictAllow, r.check(1, desc("user=a")))
-	if a := r.at(minute-1).want(fsm.VerdictDeny, at(*r.check(1, desc("user=a")), r.now)); a.At != minute {
+	if a := r.at(minute-1).want(fsm.VerdictDeny, r.late(1, desc("user=a"))); a.At != minute {
 		t.Errorf("denied until %d, want %d", a.At, minute)
 	}
-	r.at(minute).want(fsm.VerdictAllow, at(*r.check(1, desc("user=a")), r.now))
+	r.at(minute).want(fsm.VerdictAllow, r.late(1, desc("user=a")))
 	r.want(fsm.VerdictDeny, r.check(1, desc("user=a")))
 }
 

@@ -102,6 +102,15 @@ func (r *replica) check(cost uint64, descriptors ...keyspace.Descriptor) *fsm.Ch
 	return r.checkIn("default", cost, descriptors...)
 }
 
+// late is a question that is sent in the very moment of the next entry, so that its
+// fence isn't stale however far the clock has moved since the last one.
+func (r *replica) late(cost uint64, descriptors ...keyspace.Descriptor) *fsm.Check {
+	r.tb.Helper()
+	c := r.check(cost, descriptors...)
+	c.Fence = r.now
+	return c
+}
+
 func (r *replica) checkIn(domain string, cost uint64, descriptors ...keyspace.Descriptor) *fsm.Check {
 	r.tb.Helper()
 	c, ok := r.resolve(domain, cost, descriptors)

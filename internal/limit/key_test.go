@@ -96,13 +96,18 @@ var seedFlag = flag.Uint64("seed", 0, "seed of the first random history; 0 picks
 // comes first.
 func eachSeed(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first := *seedFlag
+	first, passed := *seedFlag, uint64(0)
 	if first == 0 {
 		first = rand.Uint64()
 	}
-	for seed := first; seed != first+uint64(n); seed++ {
-		if f(t, seed); t.Failed() {
-			t.Fatalf("replay with -run '^%s$' -seed=%d", t.Name(), seed)
+	defer func() {
+		if passed < uint64(n) {
+			t.Logf("replay with -run '^%s$' -seed=%d", t.Name(), first+passed)
+		}
+	}()
+	for ; passed < uint64(n); passed++ {
+		if f(t, first+passed); t.Failed() {
+			return
 		}
 	}
 }

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 )
 
@@ -244,7 +243,7 @@ func (l Log) write(c cursor, gap, cost uint64) {
 	l.setSize(at)
 }
 
-// entrySize is the length of an entry. A gap below Never-1 fits: no event is at Never.
+// entrySize is the length of an entry. A gap up to Never-1 fits: no event is at Never.
 func entrySize(gap, cost uint64) int {
 	if cost == 1 {
 		return uvarintSize(gap<<1 + 1)
@@ -283,82 +282,4 @@ func uvarintSlow(b []byte, at int) (v uint64, next int) {
 		}
 		v |= uint64(c&0x7f) << shift
 	}
-}
-
-// flat is the size that the live entries have in a single page, or something
-// larger than a page if they don't fit one.
-func (l Log) flat() int {
-	head, size := l.head(), l.size()
-	p, q := pageOf(head), l.lastPage()
-	_, next := uvarint(l.b, head)
-	switch q - p {
-	case 0:
-		return pageHeader + 1 + size - next
-	case page:
-		return pageHeader + 1 + l.pageEnd(p) - next + size - (q + pageHeader)
-	}
-	return math.MaxInt
-}
-
-// CompactSize is how many bytes the log has after CopyTo.
-func (l Log) CompactSize() int {
-	if l.none() {
-		return LogHeader
-	}
-	if n := l.flat(); n <= page {
-		return n
-	}
-	return l.size() - pageOf(l.head())
-}
-
-// CopyTo copies the log into dst, without dead space, and returns the copy: the
-// same events and marker in CompactSize bytes, the new capacity being len(dst).
-// dst may be the log's own region.
-func (l Log) CopyTo(dst []byte) Log {
-	switch {
-	case l.none():
-		return InitLog(dst)
-	case len(dst) > MaxLog:
-		panic("limit: a log's region is too large")
-	case l.flat() <= page:
-		return l.copyFlat(dst)
-	}
-	return l.copyPages(dst)
-}
-
-// copyFlat copies what fits a single page. All moves go down, in order, so
-// that nothing is overwritten before it has moved.
-func (l Log) copyFlat(dst []byte) Log {
-	head, size := l.head(), l.size()
-	p, q := pageOf(head), l.lastPage()
-	v, next := uvarint(l.b, head)
-	dst[pageHeader] = byte(2 - v&1) // the head's gap is ignored: now it is 0
-	n := pageHeader + 1
-	if p != q {
-		n += copy(dst[n:], l.b[next:l.pageEnd(p)])
-		next = q + pageHeader
-	}
-	n += copy(dst[n:], l.b[next:size])
-	c := Log{dst}
-	copy(dst, l.b[:LogHeader]) // base and flags
-	c.setHead(pageHeader)
-	c.setSize(n)
-	return c
-}
-
-// copyPages copies the pages that hold live entries and takes the sum before
-// them off their headers.
-func (l Log) copyPages(dst []byte) Log {
-	head, size := l.head(), l.size()
-	p := pageOf(head)
-	before := l.pageSum(p)
-	copy(dst[pageHeader:size-p], l.b[p+pageHeader:size])
-	c := Log{dst}
-	copy(dst, l.b[:LogHeader]) // base and flags
-	c.setHead(head - p)
-	c.setSize(size - p)
-	for q := page; q < size-p; q += page {
-		binary.LittleEndian.PutUint64(dst[q+8:], c.pageSum(q)-before)
-	}
-	return c
 }

@@ -226,6 +226,9 @@ func (g *Group) SetPolicies(ctx context.Context, v fsm.Version, set policy.Set) 
 		applied fsm.Applied
 		err     error
 	}
+	if _, err := policy.Compile(set); err != nil {
+		return fmt.Errorf("policy set: %w", err)
+	}
 	results := make(chan result, 1)
 	canonical := set.Canonical()
 	g.propose(func(h fsm.Header) []byte { return fsm.PoliciesEntry(h, v, canonical) },

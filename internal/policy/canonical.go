@@ -43,7 +43,7 @@ func ParseCanonical(b []byte) (Set, error) {
 	if err := d.Decode(&wire); err != nil {
 		return Set{}, fmt.Errorf("%w: %w", ErrNotCanonical, err)
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Set{}, fmt.Errorf("%w: bytes after its end", ErrNotCanonical)
 	}
 	s := wire.set()

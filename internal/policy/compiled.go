@@ -58,8 +58,12 @@ type Charge struct {
 	Policy     int32  // the winner
 	Tier       int32  // the tier that applies, -1 for none
 	Override   int32  // the override that applies, -1 for none
-	Cost       uint64 // the check's cost times the cost rule that applies
+	Cost       uint64 // the check's cost times the cost rule that applies, at most TooMuch
 }
+
+// TooMuch is the cost of a check whose true cost is above limit.MaxAmount: more than any amount but an
+// unlimited one admits.
+const TooMuch = limit.MaxAmount + 1
 
 // Compile validates the set, normalizes a copy of it and prepares that. Its error is [Problems].
 func Compile(s Set) (*Compiled, error) {
@@ -344,10 +348,6 @@ func (c *Compiled) Retention(policy int32) int64 { return c.policies[policy].Kee
 // LargestAmount returns the units that the policy's rolling log must be able to tell: its largest finite
 // rolling amount, and at least [MaxUnmergedAmount] where it is kept for longer than its windows.
 func (c *Compiled) LargestAmount(policy int32) uint64 { return c.policies[policy].largest }
-
-// TooMuch is the cost of a check whose true cost is above limit.MaxAmount: more than any amount but an
-// unlimited one admits.
-const TooMuch = limit.MaxAmount + 1
 
 // multiply saturates at TooMuch.
 func multiply(cost, factor uint64) uint64 {

@@ -69,11 +69,11 @@ type Rule struct {
 	Amounts []Amount
 }
 
-// A Tier's When may name any entry; an Override's names key entries only, so that it is fixed for a key.
-type (
-	Tier     = Rule
-	Override = Rule
-)
+// Tier is a rule whose When may name any entry.
+type Tier = Rule
+
+// Override is a rule whose When names key entries only, so that it is fixed for a key.
+type Override = Rule
 
 // CostRule multiplies the cost of checks whose descriptor has all of When.
 type CostRule struct {

@@ -240,7 +240,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestCostSaturates: a product beyond the largest amount counts as that, never as a small one.
+// TestCostSaturates: a product beyond the largest amount is more than any amount, never a small one.
 func TestCostSaturates(t *testing.T) {
 	p := least("p")
 	p.Limits[0] = policy.Limit{Name: "l", Algorithm: limit.FixedWindow, Amount: limit.MaxAmount, Window: minute}
@@ -248,17 +248,18 @@ func TestCostSaturates(t *testing.T) {
 	c := compile(t, policy.Set{Policies: []policy.Policy{p}})
 	d := keyspace.Descriptor{{Name: "op", Value: "x"}, {Name: "principal", Value: "u"}}
 	for cost, want := range map[uint64]uint64{
-		1:              1 << 40,
-		1<<23 - 1:      (1<<23 - 1) << 40,
-		1 << 23:        limit.MaxAmount,
-		1 << 24:        limit.MaxAmount,
-		1<<24 + 1:      limit.MaxAmount,
-		math.MaxUint64: limit.MaxAmount,
+		1:               1 << 40,
+		1<<23 - 1:       (1<<23 - 1) << 40,
+		limit.MaxAmount: policy.TooMuch,
+		1 << 23:         policy.TooMuch,
+		1 << 24:         policy.TooMuch,
+		1<<24 + 1:       policy.TooMuch,
+		math.MaxUint64:  policy.TooMuch,
 	} {
 		if charge, _ := c.Resolve(0, d, cost); charge.Cost != want {
 			t.Errorf("cost %d: %d, want %d", cost, charge.Cost, want)
 		}
-		if charge, _ := c.Resolve(0, when("principal", "u"), cost); charge.Cost != min(cost, limit.MaxAmount) {
+		if charge, _ := c.Resolve(0, when("principal", "u"), cost); charge.Cost != min(cost, policy.TooMuch) {
 			t.Errorf("cost %d without the rule: %d", cost, charge.Cost)
 		}
 	}

@@ -74,8 +74,10 @@ type (
 	durationJSON int64
 )
 
+// MarshalText writes the duration as [FormatDuration] does.
 func (d durationJSON) MarshalText() ([]byte, error) { return []byte(FormatDuration(int64(d))), nil }
 
+// UnmarshalText reads what [ParseDuration] reads.
 func (d *durationJSON) UnmarshalText(b []byte) error {
 	ns, err := ParseDuration(string(b))
 	*d = durationJSON(ns)

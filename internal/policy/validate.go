@@ -60,9 +60,8 @@ func (s Set) Validate() Problems {
 		v.add("domains", "%d domains, at most %d are allowed", len(s.Domains), MaxPolicies)
 	}
 	names, quotas := map[[2]string]int{}, map[[2]string]int{}
-	sound := make([]bool, len(s.Policies))
 	for i := range s.Policies {
-		p, before := &s.Policies[i], len(v.problems)
+		p := &s.Policies[i]
 		p.normalize()
 		path := fmt.Sprintf("policies[%d]", i)
 		v.policy(path, p)
@@ -71,9 +70,7 @@ func (s Set) Validate() Problems {
 		} else if j, taken := firstUse(quotas, p.Namespace, p.Quota, i); taken {
 			v.add(path+".quota", "%q in namespace %q is already the quota of policies[%d]", p.Quota, p.Namespace, j)
 		}
-		sound[i] = len(v.problems) == before
 	}
-	v.precedence(s.Policies, sound)
 	v.domains(s.Domains)
 	return v.problems
 }
@@ -163,25 +160,34 @@ func oneOf[T ~string](v *validator, path string, value T, words ...T) {
 	v.add(path, "%s is not one of %s", quote(string(value)), strings.Join(quoted, ", "))
 }
 
-// precedence finds policies that can't win: whatever they match, an earlier one takes. It is so exactly
-// if another one takes the least descriptor that they match.
-func (v *validator) precedence(policies []Policy, sound []bool) {
+// Warnings returns what a valid set says that is probably not meant: policies that can't win, since
+// whatever they match, an earlier one takes. It isn't wrong: the order of a set may change, and in
+// Kubernetes the earlier one may be somebody else's.
+func (s Set) Warnings() Problems {
+	var v validator
+	s = s.Clone()
+	s.Normalize()
+	winner := winners(s.Policies)
+	for i := range s.Policies {
+		if by := int(winner[i]); by != i {
+			v.add(fmt.Sprintf("policies[%d]", i), "never wins: policies[%d] (%q) matches all that this one does", by, s.Policies[by].Name)
+		}
+	}
+	return v.problems
+}
+
+// winners returns, for each policy, which one takes the least descriptor that it matches: another one
+// exactly if it can never win.
+func winners(policies []Policy) []int32 {
 	winner := make([]int32, len(policies))
-	for _, ranked := range domainMembers(policies) { // any order: problems are reported below
+	for _, ranked := range domainMembers(policies) { // any order: each writes its own
 		conditions := policyConditions(policies, ranked)
 		x := newIndex(conditions)
 		for at := range conditions {
-			winner[ranked[at]] = ranked[at]
-			if first := x.first(conditions[at].witness()); first >= 0 { // none: an unsound one
-				winner[ranked[at]] = ranked[first]
-			}
+			winner[ranked[at]] = ranked[x.first(conditions[at].witness())]
 		}
 	}
-	for i := range policies {
-		if by := int(winner[i]); by != i && sound[i] && sound[by] {
-			v.add(fmt.Sprintf("policies[%d]", i), "never wins: policies[%d] (%q) matches all that this one does", by, policies[by].Name)
-		}
-	}
+	return winner
 }
 
 func (v *validator) domains(domains []Domain) {

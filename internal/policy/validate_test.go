@@ -424,8 +424,8 @@ func TestWords(t *testing.T) {
 	})
 }
 
-// TestNothingIsHidden: a policy or rule that can't ever apply says something that isn't so.
-func TestNothingIsHidden(t *testing.T) {
+// TestAPolicyThatNeverWinsIsWarnedOf: it says something that isn't so.
+func TestAPolicyThatNeverWinsIsWarnedOf(t *testing.T) {
 	second := func(change func(*policy.Policy)) func(*policy.Set) {
 		return func(s *policy.Set) {
 			p := least("second")
@@ -434,19 +434,41 @@ func TestNothingIsHidden(t *testing.T) {
 			s.Policies = append(s.Policies, p)
 		}
 	}
-	never := []string{`policies[1]: never wins: policies[0] ("conversions") matches all that this one does`}
-	check(t, []refusal{
-		{"the same match and key", second(func(*policy.Policy) {}), never},
-		{"the same match and more key", second(func(p *policy.Policy) { p.Key = append(p.Key, "tenant") }), never},
-		{"another key", second(func(p *policy.Policy) { p.Key = []string{"tenant"} }), nil},
-		{"another domain", second(func(p *policy.Policy) { p.Domain = "other" }), nil},
-		{"more match", second(func(p *policy.Policy) { p.Match = append(p.Match, when("x", "1")...) }), nil},
-		{"less match", second(func(p *policy.Policy) { p.Match = nil }), nil},
-		{"the key's own value", second(func(p *policy.Policy) { p.Match = append(p.Match, when("principal", "u1")...) }), nil},
+	for _, c := range []struct {
+		name   string
+		change func(*policy.Set)
+		never  bool
+	}{
+		{"the same match and key", second(func(*policy.Policy) {}), true},
+		{"the same match and more key", second(func(p *policy.Policy) { p.Key = append(p.Key, "tenant") }), true},
+		{"another key", second(func(p *policy.Policy) { p.Key = []string{"tenant"} }), false},
+		{"another domain", second(func(p *policy.Policy) { p.Domain = "other" }), false},
+		{"more match", second(func(p *policy.Policy) { p.Match = append(p.Match, when("x", "1")...) }), false},
+		{"less match", second(func(p *policy.Policy) { p.Match = nil }), false},
+		{"the key's own value", second(func(p *policy.Policy) { p.Match = append(p.Match, when("principal", "u1")...) }), false},
 		{"more in front", func(s *policy.Set) {
 			second(func(p *policy.Policy) { p.Key = append(p.Key, "tenant") })(s)
 			slices.Reverse(s.Policies)
-		}, nil},
+		}, false},
+	} {
+		s := conversions()
+		c.change(&s)
+		if problems := s.Validate(); len(problems) > 0 {
+			t.Errorf("%s: %v", c.name, problems)
+		}
+		var want string
+		if c.never {
+			want = `policies[1]: never wins: policies[0] ("conversions") matches all that this one does`
+		}
+		if got := s.Warnings().Error(); got != want {
+			t.Errorf("%s: %q, want %q", c.name, got, want)
+		}
+	}
+}
+
+// TestNothingIsHidden: a rule that can't ever apply says something that isn't so.
+func TestNothingIsHidden(t *testing.T) {
+	check(t, []refusal{
 		{"the same tier", first(func(p *policy.Policy) { p.Tiers = append(p.Tiers, p.Tiers[0]) }),
 			[]string{"policies[0].tiers[1]: never applies: tiers[0] applies to all that this one does"}},
 		{"a narrower override", first(func(p *policy.Policy) {

@@ -180,3 +180,24 @@ func goTest(pkg, run string, flags ...string) (string, error) {
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
+
+// TestParseRefuses what would make a mutant that breaks nothing or proves nothing.
+func TestParseRefuses(t *testing.T) {
+	const whole = "mutant: m\nfile: a/b.go\ntest: TestX\n-old\n+new\n"
+	got, err := parse("# remark\n\n" + whole)
+	want := mutant{name: "m", file: "a/b.go", pkg: "./a", test: "TestX", old: "old\n", new: "new\n"}
+	if err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{
+		"file: a/b.go\n",
+		strings.Replace(whole, "file: a/b.go\n", "", 1),
+		strings.Replace(whole, "test: TestX\n", "", 1),
+		strings.Replace(whole, "-old\n", "", 1),
+		whole + "tset: TestX\n",
+	} {
+		if got, err := parse(text); err == nil {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+}

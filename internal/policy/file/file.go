@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,7 +46,7 @@ func ReadFile(path string) (policy.Set, error) {
 	if err != nil {
 		return policy.Set{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	return Read(path, f)
 }
 
@@ -90,7 +91,7 @@ func (r *reader) parse(text []byte) *yaml.Node {
 	var document, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	err := d.Decode(&document)
-	if err == io.EOF || err == nil && isEmpty(&document) {
+	if errors.Is(err, io.EOF) || err == nil && isEmpty(&document) {
 		r.addAt(1, "", "is empty; a set without policies is written policies: []")
 		return nil
 	}
@@ -100,7 +101,7 @@ func (r *reader) parse(text []byte) *yaml.Node {
 			return nil
 		}
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		r.syntax(err)
 		return nil
 	}

@@ -34,6 +34,26 @@ func TestTheExample(t *testing.T) {
 	}
 }
 
+// TestDocumentedExamples: what the documentation shows as a policy file is one.
+func TestDocumentedExamples(t *testing.T) {
+	for _, page := range []string{"README.md", "docs/policies.md"} {
+		text, err := os.ReadFile("../../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := strings.Split(string(text), "```yaml\npolicies:\n")[1:]
+		if len(blocks) == 0 {
+			t.Errorf("%s shows no policy file", page)
+		}
+		for _, block := range blocks {
+			block, _, _ = strings.Cut(block, "```")
+			if _, got := read("policies:\n" + block); got != "" {
+				t.Errorf("%s:\n%s\n%s", page, block, got)
+			}
+		}
+	}
+}
+
 // TestEveryFaultAtOnce: one reading of a file full of faults reports each of them, with its line.
 func TestEveryFaultAtOnce(t *testing.T) {
 	_, err := file.ReadFile("testdata/broken.yaml")

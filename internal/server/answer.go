@@ -1,0 +1,154 @@
+package server
+
+import (
+	"google.golang.org/grpc/status"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// tagged is an answer with all that it points to, so that it is one allocation and not nine.
+type tagged struct {
+	wrap    quotav1.TaggedAnswer
+	result  quotav1.TaggedAnswer_Answer
+	answer  quotav1.Answer
+	limit   uint64
+	left    uint64
+	seconds int64
+	wait    int64
+	reset   int64
+	id      fsm.ID
+}
+
+// taggedOf is the answer of a stream to the check with that tag.
+func taggedOf(tag uint64, o *partition.Outcome, id fsm.ID) *quotav1.TaggedAnswer {
+	if !meaningOf(o.Result).decided() {
+		return failed(tag, failureOf(o))
+	}
+	t := &tagged{id: id}
+	t.fill(o)
+	t.result.Answer = &t.answer
+	t.wrap.Tag, t.wrap.Result = tag, &t.result
+	return &t.wrap
+}
+
+func failed(tag uint64, f *quotav1.Failure) *quotav1.TaggedAnswer {
+	return &quotav1.TaggedAnswer{Tag: tag, Result: &quotav1.TaggedAnswer_Failure{Failure: f}}
+}
+
+// answerOf is the answer to a check whose outcome is a decision.
+func answerOf(o *partition.Outcome, id fsm.ID) *quotav1.Answer {
+	t := &tagged{id: id}
+	t.fill(o)
+	return &t.answer
+}
+
+func (t *tagged) fill(o *partition.Outcome) {
+	m, a := meaningOf(o.Result), &t.answer
+	a.Decision = quotav1.Decision_DECISION_DENY
+	if m.decision == allow {
+		a.Decision = quotav1.Decision_DECISION_ALLOW
+	}
+	a.Reason = m.reason
+	a.DecisionTimeNs, a.Partition, a.Epoch, a.SetVersion = o.Time, uint32(o.Partition), o.Epoch, o.Version
+	a.Replayed = o.Answer.Replayed
+	a.DecisionId = t.id[:]
+	if o.Policy == nil {
+		return
+	}
+	l := o.Limit()
+	a.Policy, a.LimitName, a.WindowNs, a.Unlimited = nameOf(o.Policy), l.Name, l.Window, o.Answer.Unlimited
+	if t.wait = o.Wait(); t.wait > 0 {
+		t.seconds = retryAfter(o)
+		a.WaitNs, a.RetryAfterS = &t.wait, &t.seconds
+	}
+	if o.Answer.Unlimited {
+		return
+	}
+	t.left, a.Remaining = o.Answer.Remaining, &t.left
+	if !amountKnown(o) {
+		return
+	}
+	t.limit, a.Limit = o.Answer.Amount, &t.limit
+	if reset, ok := o.Reset(); ok {
+		t.reset, a.ResetNs = reset, &t.reset
+	}
+}
+
+// amountKnown reports whether the amount and what follows from it are known. A replayed allow's may not
+// be: then it reads 0, under which nothing was ever allowed.
+func amountKnown(o *partition.Outcome) bool {
+	return !o.Answer.Unlimited && (!o.Answer.Replayed || o.Answer.Amount > 0)
+}
+
+// nameOf is how people refer to a policy: its object.
+func nameOf(p *policy.Policy) string { return p.Namespace + "/" + p.Name }
+
+// failureOf is what an outcome without a decision comes to.
+func failureOf(o *partition.Outcome) *quotav1.Failure {
+	m := meaningOf(o.Result)
+	part := uint32(o.Partition)
+	f := &quotav1.Failure{Code: uint32(m.code), Reason: m.failure, Message: m.describe(o.Detail), Partition: &part}
+	if m.again {
+		second := int64(1)
+		f.RetryAfterS = &second
+	}
+	switch o.Result {
+	case partition.NotLeader:
+		// The replicas of this process answer at one address: there is no other to send the asker to.
+		f.Detail = &quotav1.Failure_NotLeader{NotLeader: &quotav1.NotLeader{}}
+	case partition.StaleTime:
+		f.Detail = &quotav1.Failure_StaleTime{StaleTime: &quotav1.StaleTime{DecisionTimeNs: o.Time}}
+	case partition.StalePolicy:
+		f.Detail = &quotav1.Failure_StalePolicy{StalePolicy: &quotav1.StalePolicy{
+			Resolution: resolutionOf(o.Resolution), SetVersion: o.Version,
+		}}
+	}
+	return f
+}
+
+// refusal is what a bound that was exceeded comes to.
+func refusal(f *fault) *quotav1.Failure {
+	m := meaningOf(partition.Invalid)
+	return &quotav1.Failure{Code: uint32(m.code), Reason: m.failure, Message: f.Error()}
+}
+
+// statusOf carries a failure out of a unary call.
+func statusOf(f *quotav1.Failure) error {
+	s := status.New(codeOf(f), f.GetMessage())
+	detailed, err := s.WithDetails(f)
+	if err != nil { // only for status OK, which no failure has
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+// usageOf is what Inspect answers for a key.
+func usageOf(in *partition.Inspection) *quotav1.InspectResponse {
+	r := &quotav1.InspectResponse{
+		Reason: meaningOf(in.Result).reason, DecisionTimeNs: in.Time,
+		Partition: uint32(in.Partition), Epoch: in.Epoch, SetVersion: in.Version,
+	}
+	if in.Policy == nil {
+		return r
+	}
+	for _, u := range in.Uses {
+		l := &quotav1.LimitUsage{
+			Policy: nameOf(in.Policy), LimitName: in.Policy.Limits[u.Limit].Name,
+			Algorithm: quotav1.Algorithm(u.Spec.Algorithm), Used: u.Used, WindowNs: u.Spec.Window,
+		}
+		if l.Unlimited = u.Spec.Amount == limit.Unlimited; !l.Unlimited {
+			amount, left := u.Spec.Amount, u.Left
+			l.Limit, l.Left = &amount, &left
+			if u.FullAt != limit.Never {
+				in := max(0, u.FullAt-in.Time)
+				l.FullInNs = &in
+			}
+		}
+		r.Limits = append(r.Limits, l)
+	}
+	return r
+}

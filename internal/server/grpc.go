@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/partition"
+)
+
+// Bounds of connections over gRPC.
+const (
+	maxMessage    = 1 << 20
+	maxStreams    = 1024 // of one connection at once
+	maxGRPCHeader = 16 << 10
+	// minPing is how often a client may ask whether the connection lives.
+	minPing = 10 * time.Second
+	// pingAfter and pingWait find connections whose other end is gone.
+	pingAfter = 30 * time.Second
+	pingWait  = 10 * time.Second
+)
+
+// MaxTimeout is the longest that a check may wait to be decided: longer deadlines, and none, count as
+// this. A caller that needs longer to hear "unavailable" has no use for the answer.
+const MaxTimeout = 5 * time.Second
+
+func (s *Server) newGRPC() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxGRPCHeader),
+		grpc.ConnectionTimeout(headerTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
+		grpc.WaitForHandlers(true),
+		grpc.UnaryInterceptor(s.guardUnary),
+		grpc.StreamInterceptor(s.guardStream),
+	)
+	quotav1.RegisterQuotaServer(g, &quota{server: s})
+	healthpb.RegisterHealthServer(g, &health{ready: s.cfg.Ready})
+	reflection.Register(g)
+	return g
+}
+
+var errDefect = status.Error(codes.Internal, "a defect of the node ended the call; its outcome is unknown")
+
+func (s *Server) guardUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	if !s.guard(frontGRPC, func() { resp, err = next(ctx, req) }) {
+		return nil, errDefect
+	}
+	return resp, err
+}
+
+func (s *Server) guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	if !s.guard(frontGRPC, func() { err = next(srv, stream) }) {
+		return errDefect
+	}
+	return err
+}
+
+// quota is the gRPC service.
+type quota struct {
+	quotav1.UnimplementedQuotaServer
+	server *Server
+}
+
+// Check answers one check.
+func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.CheckResponse, error) {
+	var r partition.Request
+	if f := read(&r, m); f != nil {
+		return nil, statusOf(refusal(f))
+	}
+	r.Deadline = q.server.deadline(remaining(ctx))
+	o, heard := q.server.ask(ctx, r)
+	if !meaningOf(o.Result).decided() {
+		f := failureOf(&o)
+		if !heard {
+			f.Partition = nil
+		}
+		return nil, statusOf(f)
+	}
+	return &quotav1.CheckResponse{Answer: answerOf(&o, r.ID)}, nil
+}
+
+// Inspect says what a descriptor has used.
+func (q *quota) Inspect(_ context.Context, m *quotav1.InspectRequest) (*quotav1.InspectResponse, error) {
+	if f := domainFault(m.GetDomain()); f != nil {
+		return nil, statusOf(refusal(f))
+	}
+	d, f := readDescriptor(m.GetDescriptor_())
+	if f != nil {
+		return nil, statusOf(refusal(f.under("descriptor")))
+	}
+	in := q.server.cfg.Decider.Inspect(m.GetDomain(), d)
+	if !meaningOf(in.Result).decided() {
+		return nil, statusOf(failureOf(&in.Outcome))
+	}
+	return usageOf(&in), nil
+}
+
+// CheckStream answers the checks of a stream.
+func (q *quota) CheckStream(stream checkStream) error {
+	return newConversation(q.server, stream).run()
+}
+
+func codeOf(f *quotav1.Failure) codes.Code { return codes.Code(f.GetCode()) }
+
+// remaining is what is left of the call's deadline, 0 if it has none. Package time takes the difference
+// between two readings of the monotonic clock.
+func remaining(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(1, time.Until(deadline))
+}
+
+// deadline is the reading of the node's clock at which a check that arrives now is too late; 0: the
+// longest.
+func (s *Server) deadline(timeout time.Duration) int64 {
+	if timeout <= 0 || timeout > MaxTimeout {
+		timeout = MaxTimeout
+	}
+	return s.cfg.Monotonic() + int64(timeout)
+}
+
+// ask sends one call and waits for its outcome, which is unknown, and unheard, when ctx ends first.
+func (s *Server) ask(ctx context.Context, r partition.Request) (o partition.Outcome, heard bool) {
+	done := make(chan *partition.Call, 1)
+	s.cfg.Decider.Submit(&partition.Call{Request: r, Done: func(c *partition.Call) { done <- c }})
+	select {
+	case c := <-done:
+		return c.Outcome, true
+	case <-ctx.Done():
+		return partition.Outcome{Result: partition.Unknown}, false
+	}
+}
+
+// health is the health service of gRPC. It is asked, and not watched: readiness is looked up when
+// somebody asks, so that there is nothing to keep in step.
+type health struct {
+	healthpb.UnimplementedHealthServer
+	ready func() bool
+}
+
+// Check answers for the node as a whole and for the service Quota alike.
+func (h *health) Check(_ context.Context, m *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if name := m.GetService(); name != "" && name != quotav1.Quota_ServiceDesc.ServiceName {
+		return nil, status.Error(codes.NotFound, "unknown service")
+	}
+	serving := healthpb.HealthCheckResponse_NOT_SERVING
+	if h.ready() {
+		serving = healthpb.HealthCheckResponse_SERVING
+	}
+	return &healthpb.HealthCheckResponse{Status: serving}, nil
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/partition"
+)
+
+// Decider answers checks. It is safe for concurrent use.
+type Decider interface {
+	// Submit takes calls on their way. Each call's Done runs exactly once, perhaps before Submit returns.
+	Submit(calls ...*partition.Call)
+	// Inspect says what a descriptor has used.
+	Inspect(domain string, d keyspace.Descriptor) partition.Inspection
+}
+
+// Config says what a Server stands on. All fields are needed.
+type Config struct {
+	Decider Decider
+	// Domains names the domains that there are: a caller over HTTP need not name the only one.
+	Domains func() []string
+	// Monotonic reads the clock that deadlines are readings of, in ns.
+	Monotonic func() int64
+	// Ready says whether a leader answers; /readyz and the gRPC health service tell.
+	Ready func() bool
+	Log   *slog.Logger
+	// Registry takes the server's metrics, and /metrics shows all that it holds.
+	Registry *prometheus.Registry
+}
+
+// Server is a node's face. Make one with [New].
+type Server struct {
+	cfg     Config
+	metrics *metrics
+	grpc    *grpc.Server
+	front   *http.Server // /check
+	ops     *http.Server // metrics and health
+
+	stopping chan struct{}  // closed by Stop: streams take no more checks
+	failed   chan error     // one place for each listener
+	serving  sync.WaitGroup // one for each listener
+	streams  sync.WaitGroup // receivers of streams
+}
+
+// Listeners are what a Server listens on.
+type Listeners struct {
+	GRPC, HTTP, Ops net.Listener
+}
+
+// Bounds of connections over HTTP. A check is small and quick; who is slower holds a connection for
+// nothing.
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10 // sixteen entries of a query, percent-encoded
+)
+
+// New returns a Server that doesn't serve yet.
+func New(cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, metrics: newMetrics(cfg.Registry),
+		stopping: make(chan struct{}), failed: make(chan error, 3),
+	}
+	s.grpc = s.newGRPC()
+	s.front = s.newHTTP(s.Front())
+	s.ops = s.newHTTP(s.Ops())
+	return s
+}
+
+func (s *Server) newHTTP(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Start serves on l, which is the Server's from now on, until Stop.
+func (s *Server) Start(l Listeners) {
+	s.serve("grpc", func() error { return s.grpc.Serve(l.GRPC) })
+	s.serve("http", func() error { return s.front.Serve(l.HTTP) })
+	s.serve("metrics", func() error { return s.ops.Serve(l.Ops) })
+}
+
+func (s *Server) serve(what string, serve func() error) {
+	s.serving.Go(func() {
+		err := serve()
+		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+			s.failed <- fmt.Errorf("serve %s: %w", what, err)
+		}
+	})
+}
+
+// Failed yields the errors of listeners that stopped by themselves.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Stop takes no more checks, lets those in flight be answered, and returns when nothing of the Server runs
+// any more. When ctx ends first, it breaks what is left and returns ctx's error. Metrics and health go
+// last, so that a stop can be watched. It must be called once, after Start.
+func (s *Server) Stop(ctx context.Context) error {
+	close(s.stopping)
+	var (
+		both     sync.WaitGroup
+		frontErr error
+	)
+	both.Go(func() { frontErr = stopHTTP(ctx, s.front) })
+	both.Go(func() { s.stopGRPC(ctx) })
+	both.Wait()
+	s.streams.Wait()
+	err := errors.Join(frontErr, stopHTTP(ctx, s.ops))
+	s.serving.Wait()
+	return err
+}
+
+func stopHTTP(ctx context.Context, h *http.Server) error {
+	if err := h.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stop http: %w", err), h.Close())
+	}
+	return nil
+}
+
+func (s *Server) stopGRPC(ctx context.Context) {
+	stopBreaking := context.AfterFunc(ctx, s.grpc.Stop)
+	defer stopBreaking()
+	s.grpc.GracefulStop()
+}
+
+// guard runs f, and reports whether it came to an end. A defect that panics costs the request that met
+// it, is counted and logged, and leaves the node to the others.
+func (s *Server) guard(front string, f func()) (ended bool) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			s.metrics.panics.WithLabelValues(front).Inc()
+			s.cfg.Log.Error("request panicked", "front", front, "panic", fmt.Sprint(defect), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+	return true
+}

@@ -1,0 +1,313 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/partition"
+)
+
+const (
+	// maxChecks bounds the checks, and the answers, of one message of a stream.
+	maxChecks = 1024
+	// maxOpen bounds the checks of one stream that wait for their answer to be sent. Beyond it the node
+	// stops reading, and gRPC's flow control holds the sender back.
+	maxOpen = 4 * maxChecks
+	// fieldOverhead is more than what a message spends on each answer beside the answer itself.
+	fieldOverhead = 8
+)
+
+type checkStream = grpc.BidiStreamingServer[quotav1.CheckStreamRequest, quotav1.CheckStreamResponse]
+
+// conversation is one check stream. One goroutine, receive, takes checks and submits them; the handler's
+// own, run, sends what is done. In between stand the decider's threads, which only append to ready: they
+// must never wait for a network.
+//
+// The receiver can't be joined by the handler: Recv is interrupted only by the handler's return. Server
+// joins it.
+type conversation struct {
+	server *Server
+	stream checkStream
+	wake   chan struct{} // one place: there is something for run
+	room   chan struct{} // one place: there may be room for receive
+	gone   chan struct{} // closed when run returns
+
+	mu      sync.Mutex
+	open    map[uint64]struct{} // tags whose answers are not sent
+	ready   []*pending          // done and not sent
+	over    bool                // nothing more is received
+	cause   error               // with over: what the stream ends with
+	refuse  bool                // the node is stopping
+	returns bool                // run is about to return: what is done now has no reader
+}
+
+// pending is one check of a stream on its way.
+type pending struct {
+	partition.Call
+	talk  *conversation
+	tag   uint64
+	fault *fault // of bad input, which is never submitted
+}
+
+func newConversation(s *Server, stream checkStream) *conversation {
+	return &conversation{
+		server: s, stream: stream, open: map[uint64]struct{}{},
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+}
+
+// run sends answers until all that was received is answered, or the stream breaks.
+func (c *conversation) run() error {
+	c.server.metrics.streams.Inc()
+	defer c.server.metrics.streams.Dec()
+	c.server.streams.Go(func() {
+		if !c.server.guard(frontGRPC, c.receive) {
+			c.end(errDefect)
+		}
+	})
+	defer close(c.gone)
+	stopping := c.server.stopping
+	for {
+		select {
+		case <-c.wake:
+		case <-stopping:
+			stopping = nil
+			c.stop()
+		case <-c.stream.Context().Done():
+			c.leave()
+			return status.FromContextError(c.stream.Context().Err()).Err()
+		}
+		if err := c.flush(); err != nil {
+			c.leave()
+			return err
+		}
+		if finished, err := c.finished(); finished {
+			return err
+		}
+	}
+}
+
+// receive takes messages until there are no more.
+func (c *conversation) receive() {
+	for {
+		m, err := c.stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			c.end(err)
+			return
+		}
+		if n := len(m.GetChecks()); n < 1 || n > maxChecks {
+			c.end(statusOf(refusal(faultf("checks", "has %d checks, 1 to %d are allowed", n, maxChecks))))
+			return
+		}
+		if !c.awaitRoom(len(m.GetChecks())) || !c.take(m.GetChecks()) {
+			return
+		}
+	}
+}
+
+// awaitRoom waits until n more checks may be open; false when the stream ends first.
+func (c *conversation) awaitRoom(n int) bool {
+	for {
+		c.mu.Lock()
+		fits := len(c.open)+n <= maxOpen
+		c.mu.Unlock()
+		if fits {
+			return true
+		}
+		select {
+		case <-c.room:
+		case <-c.gone:
+			return false
+		}
+	}
+}
+
+// take submits the checks of a message, all at once; false when the stream takes no more.
+func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
+	if !c.register(checks) {
+		return false
+	}
+	batch := make([]pending, len(checks))
+	calls := make([]*partition.Call, 0, len(checks))
+	for i, m := range checks {
+		p := &batch[i]
+		p.talk, p.tag = c, m.GetTag()
+		if p.fault = readTagged(&p.Request, m); p.fault != nil {
+			p.fault = p.fault.under(index("checks", i))
+			c.finish(p)
+			continue
+		}
+		p.Deadline = c.server.deadline(time.Duration(m.GetTimeoutNs()))
+		p.Done = p.done
+		calls = append(calls, &p.Call)
+	}
+	if len(calls) > 0 {
+		c.submit(calls)
+	}
+	return true
+}
+
+func readTagged(r *partition.Request, m *quotav1.TaggedCheck) *fault {
+	if m.GetTimeoutNs() < 0 {
+		return &fault{"timeout_ns", "is negative"}
+	}
+	if f := read(r, m.GetCheck()); f != nil {
+		return f.under("check")
+	}
+	return nil
+}
+
+// submit hands calls on, unless the node is stopping.
+func (c *conversation) submit(calls []*partition.Call) {
+	c.mu.Lock()
+	refuse := c.refuse
+	c.mu.Unlock()
+	if !refuse {
+		c.server.cfg.Decider.Submit(calls...)
+		return
+	}
+	for _, call := range calls {
+		call.Outcome = partition.Outcome{Result: partition.Stopping}
+		call.Done(call)
+	}
+}
+
+// register opens the tags of a message. A tag that is open already would make two answers one: the asker
+// could take another check's allow for this one's, so the stream ends there.
+func (c *conversation) register(checks []*quotav1.TaggedCheck) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.returns {
+		return false
+	}
+	for i, m := range checks {
+		if _, twice := c.open[m.GetTag()]; twice {
+			for _, opened := range checks[:i] {
+				delete(c.open, opened.GetTag())
+			}
+			f := faultf("tag", "is that of a check that is not answered yet").under(index("checks", i))
+			c.over, c.cause = true, statusOf(refusal(f))
+			notify(c.wake)
+			return false
+		}
+		c.open[m.GetTag()] = struct{}{}
+	}
+	return true
+}
+
+func (p *pending) done(*partition.Call) { p.talk.finish(p) }
+
+// finish passes on what is done. It runs on the decider's threads and never waits.
+func (c *conversation) finish(p *pending) {
+	c.mu.Lock()
+	if !c.returns {
+		c.ready = append(c.ready, p)
+	}
+	c.mu.Unlock()
+	notify(c.wake)
+}
+
+// end says that nothing more is received, and why; nil: the asker has no more questions.
+func (c *conversation) end(cause error) {
+	c.mu.Lock()
+	if !c.over {
+		c.over, c.cause = true, cause
+	}
+	c.mu.Unlock()
+	notify(c.wake)
+}
+
+// stop lets what is in flight be answered, and nothing else.
+func (c *conversation) stop() {
+	c.mu.Lock()
+	c.refuse = true
+	c.mu.Unlock()
+}
+
+func (c *conversation) leave() {
+	c.mu.Lock()
+	c.returns = true
+	c.mu.Unlock()
+}
+
+// flush sends all that is done: what gathers while one message is on its way makes the next one, so that
+// no timer is needed to make messages large.
+func (c *conversation) flush() error {
+	for {
+		c.mu.Lock()
+		ready := c.ready
+		c.ready = nil
+		c.mu.Unlock()
+		if len(ready) == 0 {
+			return nil
+		}
+		if err := c.send(ready); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends answers in as few messages as the bounds allow, and closes their tags.
+func (c *conversation) send(ready []*pending) error {
+	m, size := &quotav1.CheckStreamResponse{}, 0
+	for _, p := range ready {
+		a := p.answer()
+		n := proto.Size(a) + fieldOverhead
+		if len(m.Answers) > 0 && (len(m.Answers) == maxChecks || size+n > maxMessage) {
+			if err := c.sendOne(m); err != nil {
+				return err
+			}
+			m, size = &quotav1.CheckStreamResponse{}, 0
+		}
+		m.Answers = append(m.Answers, a)
+		size += n
+	}
+	return c.sendOne(m)
+}
+
+// sendOne closes the tags before the message goes: the asker may use them again as soon as it has it.
+func (c *conversation) sendOne(m *quotav1.CheckStreamResponse) error {
+	if err := c.stream.Send(m); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *pending) answer() *quotav1.TaggedAnswer {
+	if p.fault != nil {
+		return failed(p.tag, refusal(p.fault))
+	}
+	return taggedOf(p.tag, &p.Outcome, p.ID)
+}
+
+// finished reports whether run may return, and with what.
+func (c *conversation) finished() (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) > 0 || !c.over && !c.refuse {
+		return false, nil
+	}
+	c.returns = true
+	if c.refuse && !c.over {
+		return true, status.Error(codes.Unavailable, meaningOf(partition.Stopping).message)
+	}
+	return true, c.cause
+}
+
+func notify(place chan struct{}) {
+	select {
+	case place <- struct{}{}:
+	default:
+	}
+}
