@@ -604,26 +604,31 @@ func TestSecondPolicySetIsRefused(t *testing.T) {
 	}
 }
 
-func TestSetThatCantBeReadIsRefused(t *testing.T) {
+// The leader compiled the set, so a replica that can't is of other software: it
+// must not go on without the set that the others enforce.
+func TestAReplicaThatCantCompileALoggedSetStops(t *testing.T) {
 	invalid := policy.Set{Policies: []policy.Policy{perUser()}}
-	fine := policy.Set{Policies: []policy.Policy{perUser(rolling(1, minute))}}
 	for name, canonical := range map[string][]byte{
 		"nothing": nil, "not canonical": []byte("{ }"), "no limit": invalid.Canonical(),
 	} {
 		r := &replica{tb: t, m: fsm.New()}
 		r.lead()
 		r.apply(fsm.SettingsEntry(r.header(), settings()))
-		if a := r.apply(fsm.PoliciesEntry(r.header(), version, canonical)); a.Refusal != fsm.RefusedSet {
-			t.Errorf("%s: refusal %d", name, a.Refusal)
+		if _, err := r.m.Apply(r.m.Index()+1, r.m.Term(), fsm.PoliciesEntry(r.header(), version, canonical)); err == nil {
+			t.Errorf("%s: no error", name)
 		}
 		if set, _ := r.m.Set(); set != nil {
 			t.Errorf("%s: a set is in force", name)
 		}
 	}
+}
+
+func TestASetBeforeTheSettingsIsRefused(t *testing.T) {
+	fine := policy.Set{Policies: []policy.Policy{perUser(rolling(1, minute))}}
 	r := &replica{tb: t, m: fsm.New()}
 	r.lead()
 	if a := r.apply(fsm.PoliciesEntry(r.header(), version, fine.Canonical())); a.Refusal != fsm.RefusedSet {
-		t.Errorf("a set before the settings: refusal %d", a.Refusal)
+		t.Errorf("refusal %d", a.Refusal)
 	}
 }
 

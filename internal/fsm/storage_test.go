@@ -1,0 +1,389 @@
+package fsm
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestIndexIsAMap plays random insertions and removals against a map, with hashes that
+// spread, that crowd into a few buckets, and that are all equal.
+func TestIndexIsAMap(t *testing.T) {
+	for name, hashOf := range map[string]func(row uint32) uint64{
+		"spread":     func(row uint32) uint64 { return mix(uint64(row), 7) },
+		"one bucket": func(row uint32) uint64 { return uint64(row%997) << 8 },
+		"few tags":   func(row uint32) uint64 { return mix(uint64(row), 7)&^0xff | uint64(row%3) },
+		"equal":      func(row uint32) uint64 { return 42 },
+		"all ones":   func(row uint32) uint64 { return ^uint64(0) - uint64(row%2)<<60 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			ix, rows := newIndex(hashOf), map[uint32]bool{}
+			most, churn := 30_000, 60_000
+			if name != "spread" && name != "few tags" {
+				most = 800 // what is equal or nearly so shares one bucket
+			}
+			for range churn {
+				row := rng.Uint32N(uint32(most))
+				if rows[row] {
+					ix.remove(hashOf(row), row)
+					delete(rows, row)
+				} else {
+					ix.insert(hashOf(row), row)
+					rows[row] = true
+				}
+			}
+			for row := range uint32(most) {
+				if holds(&ix, row) != rows[row] {
+					t.Fatalf("row %d: in the index %t, in the map %t", row, !rows[row], rows[row])
+				}
+			}
+			if ix.live != len(rows) {
+				t.Errorf("%d rows live, want %d", ix.live, len(rows))
+			}
+			for row := range rows {
+				ix.remove(hashOf(row), row)
+			}
+			if ix.live != 0 || len(ix.dir) != 1 {
+				t.Errorf("empty, it keeps %d rows and %d buckets", ix.live, len(ix.dir))
+			}
+		})
+	}
+}
+
+func holds(ix *index, row uint32) bool {
+	p := ix.probe(ix.hashOf(row))
+	for {
+		got, ok := p.next()
+		if !ok || got == row {
+			return ok
+		}
+	}
+}
+
+// TestIndexGrowsOneBucketAtATime: no insertion moves more rows than one bucket has.
+func TestIndexGrowsOneBucketAtATime(t *testing.T) {
+	hashed := 0
+	ix := newIndex(func(row uint32) uint64 { hashed++; return mix(uint64(row), 7) })
+	for row := range uint32(100_000) {
+		hashed = 0
+		if ix.insert(mix(uint64(row), 7), row); hashed > bucketSlots {
+			t.Fatalf("inserting row %d moved %d", row, hashed)
+		}
+	}
+}
+
+// TestBlocksWasteLittle: every size fits its class, the next smaller class is too small
+// for it, and what is left over stays small.
+func TestBlocksWasteLittle(t *testing.T) {
+	for size := 1; size <= maxBlock; size += 1 + size/2000 {
+		c := classOf(size)
+		got, most := sizeOfClass(c), size+size/4+8
+		if size <= 512 {
+			most = size + size/8 + 8
+		}
+		if got < size || got > max(most, minBlock) || c > 0 && sizeOfClass(c-1) >= size {
+			t.Fatalf("%d bytes go to class %d of %d bytes", size, c, got)
+		}
+	}
+	for c := range numClasses {
+		if classOf(sizeOfClass(c)) != c {
+			t.Errorf("class %d holds %d bytes, which belong to class %d", c, sizeOfClass(c), classOf(sizeOfClass(c)))
+		}
+	}
+	if sizeOfClass(numClasses-1) != maxBlock || numClasses > freeClass {
+		t.Errorf("%d classes up to %d bytes", numClasses, sizeOfClass(numClasses-1))
+	}
+}
+
+// TestArenaKeepsBlocksApart plays random allocations, writes and releases against plain
+// slices, with snapshots taken in between that must not change.
+func TestArenaKeepsBlocksApart(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	a := newArena()
+	blocks := map[blockRef][]byte{}
+	type frozen struct {
+		arena  *arena
+		blocks map[blockRef][]byte
+	}
+	var snapshots []frozen
+	same := func(a *arena, blocks map[blockRef][]byte) {
+		for ref, want := range blocks {
+			if !bytes.Equal(a.read(ref), want) {
+				t.Fatalf("block %x isn't what was written", ref)
+			}
+		}
+	}
+	for i := range 20_000 {
+		switch {
+		case len(blocks) < 50 || rng.IntN(100) < 51:
+			ref := a.alloc(1 + rng.IntN(1+rng.IntN(3000)))
+			if blocks[ref] != nil {
+				t.Fatalf("block %x is handed out twice", ref)
+			}
+			blocks[ref] = scribble(a.write(ref), i)
+		default:
+			for ref := range blocks { // any
+				if rng.IntN(2) == 0 {
+					blocks[ref] = scribble(a.write(ref), i)
+					continue
+				}
+				a.release(ref)
+				delete(blocks, ref)
+				break
+			}
+		}
+		if i%2000 == 1000 {
+			snapshots = append(snapshots, frozen{a.freeze(), cloneBlocks(blocks)})
+		}
+	}
+	same(a, blocks)
+	for _, s := range snapshots {
+		same(s.arena, s.blocks)
+	}
+	for ref := range blocks {
+		a.release(ref)
+	}
+	for i, c := range a.classes {
+		if c.live != 0 || c.segs != nil {
+			t.Errorf("class %d keeps %d segments with nothing in them", i, len(c.segs))
+		}
+	}
+}
+
+func scribble(b []byte, seed int) []byte {
+	for i := range b {
+		b[i] = byte(seed + i)
+	}
+	return slices.Clone(b)
+}
+
+func cloneBlocks(blocks map[blockRef][]byte) map[blockRef][]byte {
+	c := map[blockRef][]byte{}
+	for ref, b := range blocks {
+		c[ref] = slices.Clone(b)
+	}
+	return c
+}
+
+// TestFrozenTableNeverChanges: what a frozen table holds stays, whatever is written,
+// pushed or popped behind it.
+func TestFrozenTableNeverChanges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var tab table[uint32]
+	var plain []uint32
+	type frozen struct {
+		table table[uint32]
+		plain []uint32
+	}
+	var snapshots []frozen
+	for i := range 40_000 {
+		switch n := len(plain); {
+		case n == 0 || rng.IntN(5) < 2:
+			tab.push(uint32(i))
+			plain = append(plain, uint32(i))
+		case rng.IntN(3) == 0:
+			tab.pop()
+			plain = plain[:n-1]
+		default:
+			row := rng.IntN(n)
+			*tab.mut(uint32(row)), plain[row] = uint32(i), uint32(i)
+		}
+		if i%3000 == 0 {
+			snapshots = append(snapshots, frozen{tab.freeze(), slices.Clone(plain)})
+		}
+	}
+	snapshots = append(snapshots, frozen{tab, plain})
+	for i, s := range snapshots {
+		if int(s.table.len()) != len(s.plain) {
+			t.Fatalf("snapshot %d has %d rows, want %d", i, s.table.len(), len(s.plain))
+		}
+		for row, want := range s.plain {
+			if got := *s.table.at(uint32(row)); got != want {
+				t.Fatalf("snapshot %d, row %d: %d, want %d", i, row, got, want)
+			}
+		}
+	}
+}
+
+// TestTableGivesMemoryBack: segments that hold no row any more are no longer reachable.
+func TestTableGivesMemoryBack(t *testing.T) {
+	var tab table[uint32]
+	for i := range uint32(10 * segmentRows) {
+		tab.push(i)
+	}
+	for range 9*segmentRows + 1 {
+		tab.pop()
+	}
+	for i, s := range tab.segs[:10:10][len(tab.segs):] {
+		if s.rows != nil {
+			t.Errorf("segment %d is kept", len(tab.segs)+i)
+		}
+	}
+	var q ring[uint32]
+	for i := range uint32(10 * segmentRows) {
+		q.push(i)
+	}
+	all := q.segs
+	for range 5 * segmentRows {
+		q.drop()
+	}
+	for i, rows := range all[:5] {
+		if rows != nil {
+			t.Errorf("segment %d of the ring is kept", i)
+		}
+	}
+}
+
+// TestRingIsAQueue plays pushes and drops against a slice, from a number where a restore
+// may begin, with frozen copies in between.
+func TestRingIsAQueue(t *testing.T) {
+	for _, head := range []uint64{0, 5, segmentRows - 1, segmentRows, 1<<32 - 3} {
+		rng := rand.New(rand.NewPCG(7, head))
+		q, plain := ring[uint64]{head: head, tail: head}, []uint64{}
+		var copies []ring[uint64]
+		var want [][]uint64
+		for i := range uint64(20_000) {
+			if up := i/4000%2 == 0; len(plain) == 0 || rng.IntN(5) < 2 == !up {
+				q.push(i)
+				plain = append(plain, i)
+			} else {
+				q.drop()
+				plain = plain[1:]
+			}
+			if i%999 == 0 {
+				copies, want = append(copies, q.freeze()), append(want, slices.Clone(plain))
+			}
+		}
+		for i, c := range append(copies, q) {
+			rows := append(want, plain)[i]
+			if c.len() != uint64(len(rows)) {
+				t.Fatalf("from %d: %d rows, want %d", head, c.len(), len(rows))
+			}
+			for j, v := range rows {
+				if got := *c.at(c.head + uint64(j)); got != v {
+					t.Fatalf("from %d: row %d is %d, want %d", head, j, got, v)
+				}
+			}
+		}
+	}
+}
+
+// TestRecordsAreFoundByNumberBeyond32Bits: the index keeps 32 bits of a record's number.
+func TestRecordsAreFoundByNumberBeyond32Bits(t *testing.T) {
+	r := newRecords([16]byte{1}, func(uint32) int32 { return 0 })
+	r.rows.head, r.rows.tail = 1<<32-700, 1<<32-700
+	id := func(i int) ID { return ID{byte(i), byte(i >> 8), 9} }
+	for i := range 3000 {
+		r.add(record{id: id(i)}, int64(i/10))
+		if i >= 1000 {
+			r.drop()
+		}
+	}
+	for i := range 3000 {
+		key := id(i)
+		n, ok := r.find(0, &key)
+		if ok != (i >= 2000) || ok && r.time(n) != int64(i/10) {
+			t.Fatalf("record %d: found %t", i, ok)
+		}
+	}
+	if at, ok := r.oldest(); !ok || at != 200 {
+		t.Errorf("the oldest is of %d", at)
+	}
+}
+
+// TestExpiryTakesTheEarliestFirst: by second, then by slot, as trying them all finds it.
+func TestExpiryTakesTheEarliestFirst(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 9))
+	var e expiry
+	plain := map[uint32]due{}
+	earliest := func() (least due) {
+		least = due{second: 1 << 31}
+		for _, d := range plain {
+			if d.before(least) {
+				least = d
+			}
+		}
+		return least
+	}
+	for i := range uint32(1500) {
+		d := due{second: rng.Uint32N(100), slot: i}
+		e.push(d)
+		plain[i] = d
+	}
+	for len(plain) > 0 {
+		d := earliest()
+		if e.first() != d || e.len() != len(plain) {
+			t.Fatalf("first is %v of %d, want %v of %d", e.first(), e.len(), d, len(plain))
+		}
+		if rng.IntN(2) == 0 {
+			d.second += rng.Uint32N(50)
+			e.refile(d)
+			plain[d.slot] = d
+			continue
+		}
+		e.pop()
+		delete(plain, d.slot)
+	}
+}
+
+// TestTablesHoldNoPointers: with a million keys the collector has a few thousand
+// segments to look at, and nothing in them.
+func TestTablesHoldNoPointers(t *testing.T) {
+	for name, element := range map[string]reflect.Type{
+		"keys.slots":     elementOf(reflect.TypeFor[keys](), "slots", "segs", "rows"),
+		"keys.expiry":    elementOf(reflect.TypeFor[keys](), "expiry", "heap", "segs", "rows"),
+		"keys.blocks":    elementOf(reflect.TypeFor[arena](), "classes", "segs", "bytes"),
+		"records.rows":   elementOf(reflect.TypeFor[records](), "rows", "segs", ""),
+		"records.stamps": elementOf(reflect.TypeFor[records](), "stamps", "segs", ""),
+		"index.dir":      elementOf(reflect.TypeFor[index](), "dir"),
+	} {
+		if hasPointers(element) {
+			t.Errorf("a %v in %s holds a pointer", element, name)
+		}
+	}
+	if size := reflect.TypeFor[record]().Size(); size != 36 {
+		t.Errorf("a record has %d bytes, want 36", size)
+	}
+}
+
+// elementOf follows fields, and slices, arrays and pointers at each of them, to what
+// there is one of per row.
+func elementOf(t reflect.Type, fields ...string) reflect.Type {
+	for _, name := range fields {
+		if name != "" {
+			f, ok := t.FieldByName(name)
+			if !ok {
+				panic(t.String() + " has no field " + name)
+			}
+			t = f.Type
+		}
+		if k := t.Kind(); k == reflect.Slice || k == reflect.Array {
+			t = t.Elem()
+		}
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return t
+}
+
+func hasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return false
+	case reflect.Array:
+		return hasPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
