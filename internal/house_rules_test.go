@@ -326,9 +326,13 @@ func lengths(h *house) (found []string) {
 	return found
 }
 
+// sleeps lets files sleep whose tests run in virtual time.
 func sleeps(h *house) (found []string) {
 	for _, f := range h.files {
-		if f.test && !within(f.dir, []string{"test/cluster", "test/e2e", "test/bench"}) {
+		virtual := slices.ContainsFunc(f.syntax.Imports, func(s *ast.ImportSpec) bool {
+			return importPath(s) == "testing/synctest"
+		})
+		if f.test && !virtual && !within(f.dir, []string{"test/cluster", "test/e2e", "test/bench"}) {
 			found = append(found, calls(h, f, "time", "Sleep")...)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	// partition can number.
 	maxKeys = 1<<refNumberBits - 1
 
-	arenaSegment = 16 << 10
+	arenaSegment = 4 << 10
 	minBlock     = 24
 	maxBlock     = 4 << 20
 )

@@ -153,6 +153,13 @@ func (p *part) sameKey(o *part) bool {
 	return p.hash == o.hash && p.quota == o.quota && string(p.charge.Key) == string(o.charge.Key)
 }
 
+func saturating(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
 // weigh asks every limit of every part at the time now. It changes nothing.
 func (m *Machine) weigh(parts []part, now int64) verdict {
 	var v verdict
@@ -293,41 +300,27 @@ func (m *Machine) file(p *part, q *quota) {
 // record appends the event to the key's log.
 func (m *Machine) record(p *part, q *quota) {
 	l := m.keys.mutable(p.slot).log()
-	cost := min(p.cost, limit.MaxAmount)
-	if last, ok := l.Last(); ok && limit.Merges(last.Time, m.now, q.precision) {
+	e := limit.Event{Time: m.now, Cost: min(p.cost, limit.MaxAmount)} // only an unlimited amount admits more
+	if last, ok := l.Last(); ok && limit.Merges(last.Time, e.Time, q.precision) {
 		l.DropLast()
 		m.sum -= eventSum(p.hash, last)
 		m.account(q, -eventBytes)
-		cost = min(saturating(cost, last.Cost), limit.MaxAmount)
+		e = last.Merged(e.Time, e.Cost)
 	}
-	m.forgetBeyond(l, p.hash, q, cost)
-	m.keys.logFor(p.slot, l.Need(m.now, cost)).Append(m.now, cost)
-	m.sum += eventSum(p.hash, limit.Event{Time: m.now, Cost: cost})
+	m.forgetExcess(l, p.hash, q, e.Cost)
+	m.keys.logFor(p.slot, l.Need(e.Time, e.Cost)).Append(e.Time, e.Cost)
+	m.sum += eventSum(p.hash, e)
 	m.account(q, eventBytes)
 }
 
-// forgetBeyond forgets the oldest events that the key can never need: those
-// before the newest ones that alone, with the coming cost, make up the policy's
-// largest amount. The log keeps a marker at the newest one forgotten.
-func (m *Machine) forgetBeyond(l limit.Log, hash uint64, q *quota, cost uint64) {
-	units := l.Units()
-	for {
-		first, ok := l.First()
-		if !ok || saturating(units-first.Cost, cost) < q.largest && units <= math.MaxUint64-cost {
-			return
-		}
+// forgetExcess forgets the oldest events that the key can never need once cost
+// is appended. The log keeps a marker at the newest one forgotten.
+func (m *Machine) forgetExcess(l limit.Log, hash uint64, q *quota, cost uint64) {
+	for e, ok := l.Excess(q.largest, cost); ok; e, ok = l.Excess(q.largest, cost) {
 		m.unmark(l, hash, q)
 		l.Forget()
-		units -= first.Cost
-		m.sum += markerSum(hash, first.Time) - eventSum(hash, first)
+		m.sum += markerSum(hash, e.Time) - eventSum(hash, e)
 	}
-}
-
-func saturating(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }
 
 // unmark takes a marker out of the sums; the caller removes or replaces it.

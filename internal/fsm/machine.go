@@ -167,7 +167,7 @@ func (m *Machine) applyBatch(body []byte, a *Applied) error {
 		a.Refusal = RefusedVersion
 		return nil
 	}
-	m.reclaim(batchReclaims + 2*len(b.charges)/chargeBytes)
+	m.reclaim(batchReclaims + len(b.charges)/chargeBytes)
 	a.Answers = m.scratch.answers[:0]
 	for b.next(c) {
 		if err := m.verify(c); err != nil {

@@ -145,7 +145,7 @@ func TestMEM13AgedOutKeysMakeRoom(t *testing.T) {
 		if r.now > 25*second {
 			t.Fatalf("%s: %d keys fit", l.Name, n)
 		}
-		r.at(30*second-1).settle()
+		r.at(30*second - 1).settle()
 		r.want(fsm.VerdictMemory, r.late(1, user(5000)))
 		r.want(fsm.VerdictDeny, r.late(1, user(0)))
 		r.at(30*second).want(fsm.VerdictAllow, r.late(1, user(5000)))

@@ -100,7 +100,7 @@ func (persister) Release() {}
 // Restore implements raft.FSM: the new state replaces the old one whole, or not
 // at all.
 func (r *Replicated) Restore(snapshot io.ReadCloser) error {
-	defer snapshot.Close()
+	defer func() { _ = snapshot.Close() }() // it was read to its end, or the error says why not
 	m, err := Restore(snapshot)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func (m *Machine) Owns(slot uint16) bool {
 	return int(slot) < len(m.slots) && m.slots[slot] == m.settings.Partition
 }
 
-// Usage of memory, in logical bytes and in things.
+// Memory is how much the state uses, in logical bytes and in things.
 type Memory struct {
 	Bytes, Bound uint64
 	Keys         int

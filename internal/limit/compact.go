@@ -39,50 +39,50 @@ func (l Log) CompactSize() int {
 // same events and marker in CompactSize bytes, the new capacity being len(dst).
 // dst may be the log's own region.
 func (l Log) CopyTo(dst []byte) Log {
+	c := region(dst)
+	if len(dst) < l.CompactSize() { // copy would shorten the log in silence
+		panic("limit: a copy without room")
+	}
 	switch {
 	case l.none():
-		return InitLog(dst)
-	case len(dst) > MaxLog:
-		panic("limit: a log's region is too large")
+		c.reset()
 	case l.flat() <= page:
-		return l.copyFlat(dst)
+		l.copyFlat(c)
+	default:
+		l.copyPages(c)
 	}
-	return l.copyPages(dst)
+	return c
 }
 
 // copyFlat copies what fits a single page. All moves go down, in order, so
 // that nothing is overwritten before it has moved.
-func (l Log) copyFlat(dst []byte) Log {
+func (l Log) copyFlat(c Log) {
 	head, size := l.head(), l.size()
 	p, q := pageOf(head), l.lastPage()
 	v, next := uvarint(l.b, head)
-	dst[pageHeader] = byte(2 - v&1) // the head's gap is ignored: now it is 0
+	c.b[pageHeader] = byte(2 - v&1) // the head's gap is ignored: now it is 0
 	n := pageHeader + 1
 	if p != q {
-		n += copy(dst[n:], l.b[next:l.pageEnd(p)])
+		n += copy(c.b[n:], l.b[next:l.pageEnd(p)])
 		next = q + pageHeader
 	}
-	n += copy(dst[n:], l.b[next:size])
-	c := Log{dst}
-	copy(dst, l.b[:LogHeader]) // base and flags
+	n += copy(c.b[n:], l.b[next:size])
+	copy(c.b, l.b[:LogHeader]) // base and flags
 	c.setHead(pageHeader)
 	c.setSize(n)
-	return c
 }
 
 // copyPages copies the pages that hold live entries and takes the sum before
 // them off their headers.
-func (l Log) copyPages(dst []byte) Log {
+func (l Log) copyPages(c Log) {
 	head, size := l.head(), l.size()
 	p := pageOf(head)
 	before := l.pageSum(p)
-	copy(dst[pageHeader:size-p], l.b[p+pageHeader:size])
-	c := Log{dst}
-	copy(dst, l.b[:LogHeader]) // base and flags
+	copy(c.b[pageHeader:size-p], l.b[p+pageHeader:size])
+	copy(c.b, l.b[:LogHeader]) // base and flags
 	c.setHead(head - p)
 	c.setSize(size - p)
 	for q := page; q < size-p; q += page {
-		binary.LittleEndian.PutUint64(dst[q+8:], c.pageSum(q)-before)
+		binary.LittleEndian.PutUint64(c.b[q+8:], c.pageSum(q)-before)
 	}
-	return c
 }

@@ -46,12 +46,9 @@ func (s Spec) weighted(previous uint64, now int64) uint64 {
 }
 
 // fadedAt is the first instant of the window beginning at start, or its end, at
-// which the previous window's units count for no more than free: the least
-// start+e with previous·(W-e) <= free·W.
+// which the previous window's units, more than free, count for no more than free: the
+// least start+e with previous·(W-e) <= free·W.
 func (s Spec) fadedAt(start int64, previous, free uint64) int64 {
-	if previous <= free {
-		return start
-	}
 	hi, lo := bits.Mul64(free, uint64(s.Window))
 	remain, _ := bits.Div64(hi, lo, previous) // < Window, as free < previous
 	return later(start, s.Window-int64(remain))

@@ -298,8 +298,13 @@ func TestIdleStateSaysNothing(t *testing.T) {
 			}
 		})
 	}
-	if got := bucket(3, 1, second).IdleAt(limit.State{}); got != 0 {
-		t.Errorf("an absent state is idle at %d", got)
+	for _, s := range []limit.Spec{bucket(3, 1, second), counter(3, 60*second), fixed(3, 60*second)} {
+		if got := s.IdleAt(limit.State{}); got != 0 {
+			t.Errorf("%s: an absent state is idle at %d", s.Algorithm, got)
+		}
+	}
+	if got := counter(3, 60*second).IdleAt(limit.State{Carry: 1, At: 59 * second}); got != 60*second {
+		t.Errorf("a counter with nothing but its window before is idle at %d", got)
 	}
 }
 

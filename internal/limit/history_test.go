@@ -216,7 +216,7 @@ func (r *run) play(t *testing.T, steps int) {
 // TestRollingWindowAgainstOracle and its three siblings: each decision on thousands
 // of random histories is the one that the whole history gives.
 func TestRollingWindowAgainstOracle(t *testing.T) { againstOracle(t, limit.RollingWindow, 2000) }
-func TestTokenBucketAgainstOracle(t *testing.T)   { againstOracle(t, limit.TokenBucket, 1000) }
+func TestTokenBucketAgainstOracle(t *testing.T)   { againstOracle(t, limit.TokenBucket, 800) }
 func TestSlidingWindowCounterAgainstOracle(t *testing.T) {
 	againstOracle(t, limit.SlidingWindowCounter, 2000)
 }

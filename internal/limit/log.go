@@ -32,12 +32,16 @@ const (
 // InitLog makes an empty log in b, whose length is the log's capacity and at
 // least LogHeader.
 func InitLog(b []byte) Log {
+	l := region(b)
+	l.reset()
+	return l
+}
+
+func region(b []byte) Log {
 	if len(b) < LogHeader || len(b) > MaxLog {
 		panic("limit: a log's region is too small or too large")
 	}
-	l := Log{b}
-	l.reset()
-	return l
+	return Log{b}
 }
 
 // OpenLog is the log in a region that InitLog or CopyTo has filled; len(b) is

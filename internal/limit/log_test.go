@@ -171,9 +171,9 @@ func playLog(t *testing.T, c *choices, steps int) {
 
 // TestLogAgainstSlice: whatever is done to a log, it says what a slice says.
 func TestLogAgainstSlice(t *testing.T) {
-	histories := 400
+	histories := 200
 	if testing.Short() {
-		histories = 40
+		histories = 20
 	}
 	eachSeed(t, histories, func(t *testing.T, seed uint64) { playLog(t, seeded(seed), 500) })
 }
@@ -241,7 +241,9 @@ func TestLogLayoutDoesNotShow(t *testing.T) {
 	for e := range l.Events() {
 		rebuilt = appended(rebuilt, e.Time, e.Cost)
 	}
-	copied := l.CopyTo(make([]byte, l.CompactSize()))
+	bytes := make([]byte, l.CompactSize())
+	l.CopyTo(bytes)
+	copied := limit.OpenLog(bytes)
 	for after := 595 * second; after < 1500*second; after += 5 * second {
 		for _, other := range []limit.Log{rebuilt, copied} {
 			if got, want := other.Used(after), l.Used(after); got != want {
@@ -347,7 +349,12 @@ func TestImpossibleStatesPanic(t *testing.T) {
 			l.Append(10, limit.MaxAmount-5)
 			l.Append(10, 2)
 		},
-		"no room":            func() { limit.InitLog(make([]byte, limit.LogHeader)).Append(11, 1) },
+		"no room": func() { limit.InitLog(make([]byte, limit.LogHeader)).Append(11, 1) },
+		"copy without room": func() {
+			l := roomy()
+			l.Append(11, 1)
+			l.CopyTo(make([]byte, l.CompactSize()-1))
+		},
 		"region too small":   func() { limit.InitLog(make([]byte, limit.LogHeader-1)) },
 		"drop first of none": func() { limit.Log{}.DropFirst() },
 		"drop last of none":  func() { limit.Log{}.DropLast() },

@@ -41,9 +41,6 @@ type Config struct {
 	Network *transport.Network
 }
 
-// ErrOtherSet says that the folder's cluster enforces another policy set.
-var ErrOtherSet = partition.ErrOtherSet
-
 // Cluster is three replicas of one partition in this process.
 type Cluster struct {
 	set      *policy.Compiled
@@ -221,11 +218,11 @@ var errNotYet = errors.New("the partition has no settings yet")
 
 func (c *Cluster) otherSet(s partition.Status) error {
 	return fmt.Errorf("%w: in force is %s, asked for is %s",
-		ErrOtherSet, hex.EncodeToString(s.SetHash[:6]), hex.EncodeToString(c.setHash[:6]))
+		partition.ErrOtherSet, hex.EncodeToString(s.SetHash[:6]), hex.EncodeToString(c.setHash[:6]))
 }
 
 // Ready waits until a leader answers and the set is in force. It fails with
-// ErrOtherSet, wrapped, if another one is.
+// partition.ErrOtherSet, wrapped, if another one is.
 func (c *Cluster) Ready(ctx context.Context) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

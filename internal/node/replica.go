@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/partition"
@@ -62,7 +60,7 @@ func openReplica(sh shared, name string) (r *replica, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r.link, err = sh.network.Join(raft.ServerAddress(r.id)); err != nil {
+	if r.link, err = sh.network.Join(r.id); err != nil {
 		return r, err
 	}
 	r.group, err = partition.Open(sh.groupConfig(r, fatal))

@@ -137,11 +137,10 @@ type Call struct {
 	Outcome
 	Done func(*Call)
 
-	check    fsm.Check
-	digested bool
-	refused  bool // state showed at submission that it can't be admitted
-	joined   *Call
-	size     int
+	check   fsm.Check
+	refused bool // state showed at submission that it can't be admitted
+	joined  *Call
+	size    int
 }
 
 func (c *Call) finish(o Outcome) {

@@ -140,6 +140,27 @@ func TestAGenesisThatWasInterruptedGoesOn(t *testing.T) {
 	}
 }
 
+// Bootstrap may be called at every start: a log that was founded is left alone.
+func TestBootstrapOfAFoundedLogChangesNothing(t *testing.T) {
+	b := newBench(t, nil)
+	g := partition.NewGenesis(1, []string{"a-01", "b-02"})
+	b.must(b.Bootstrap(g))
+	var founding raft.Log
+	b.must(b.Log.GetLog(1, &founding))
+	if c := raft.DecodeConfiguration(founding.Data); founding.Type != raft.LogConfiguration || founding.Term != 1 || len(c.Servers) != 2 ||
+		c.Servers[1] != (raft.Server{Suffrage: raft.Voter, ID: "b-02", Address: "b-02"}) {
+		t.Errorf("founded %+v with %+v", founding, c)
+	}
+	b.must(b.Stable.SetUint64([]byte("CurrentTerm"), 7))
+	b.must(b.Log.StoreLog(entry(2, 7, 1)))
+	b.must(b.Bootstrap(partition.NewGenesis(1, []string{"c-03"})))
+	term, err := b.Stable.GetUint64([]byte("CurrentTerm"))
+	last, lerr := b.Log.LastIndex()
+	if err != nil || lerr != nil || term != 7 || last != 2 {
+		t.Errorf("term %d, last index %d, %v, %v", term, last, err, lerr)
+	}
+}
+
 func planOf(t *testing.T, dir string) partition.StartPlan {
 	t.Helper()
 	var states []partition.State

@@ -37,21 +37,21 @@ func (g *Group) observe() {
 }
 
 func (g *Group) takeOver(term uint64) {
-	g.gaps.Store(g.clock.Read().Gaps)
-	g.lease.Reset(term)
 	g.log.Info("leading", "term", term)
 	g.metrics.leaderChanges.Inc()
 	g.firstDue, g.formationDue = 0, 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.gaps.Store(g.clock.Read().Gaps)
+	g.lease.Reset(term)
 	g.lead.Store(&leadership{term: term, firsts: map[uint64]int64{}})
 }
 
 // stepDown ends this replica's leadership: what waits was never proposed.
 // Entries in flight keep waiting for their fate.
 func (g *Group) stepDown(why Result) {
-	g.lease.Reset(0)
 	g.mu.Lock()
+	g.lease.Reset(0)
 	g.lead.Store(nil)
 	waiting := g.queue.drain()
 	for _, c := range waiting {
@@ -143,17 +143,30 @@ func (g *Group) firstApplied(h fsm.Header) {
 	g.log.Info("ready", "term", h.Term, "time", h.Time)
 }
 
-// stamp returns the leader's present decision time. A gap in the process's time
-// (a freeze, a suspended machine) takes the lease away: a majority must answer
-// again before anything is answered from here.
+// stamp returns the leader's present decision time.
 func (g *Group) stamp(lead *leadership) int64 {
 	reading := g.clock.Read()
-	if old := g.gaps.Load(); reading.Gaps != old && g.gaps.CompareAndSwap(old, reading.Gaps) {
-		g.log.Warn("time gap: waiting for a majority before answering", "term", lead.term)
-		g.metrics.clockGaps.Inc()
-		g.lease.Reset(lead.term)
+	if reading.Gaps != g.gaps.Load() {
+		g.distrust(reading.Gaps)
 	}
 	return lead.clock.Stamp(reading.Elapsed)
+}
+
+// distrust takes the lease away after a gap in the process's time (a freeze, a
+// suspended machine): a majority must answer again before anything is answered
+// from here. It does so before others can take the gap for seen, and in the term
+// that is on now: who saw the gap may have learned of an earlier one.
+func (g *Group) distrust(gaps uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lead := g.lead.Load()
+	if gaps <= g.gaps.Load() || lead == nil {
+		return
+	}
+	g.log.Warn("time gap: waiting for a majority before answering", "term", lead.term)
+	g.metrics.clockGaps.Inc()
+	g.lease.Reset(lead.term)
+	g.gaps.Store(gaps)
 }
 
 // leased reports whether this leader may answer from memory at this moment.

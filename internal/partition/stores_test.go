@@ -365,13 +365,16 @@ func TestASnapshotThatCannotBeWrittenEndsTheStores(t *testing.T) {
 
 func TestACancelledSnapshotIsGone(t *testing.T) {
 	b := newBench(t, nil)
-	sink, err := b.create(1, 1)
+	b.must(b.Log.StoreLog(entry(1, 1, 7)))
+	b.now.Store(50)
+	sink, err := b.create(9, 1)
 	b.must(err)
 	b.must(sink.Cancel())
 	b.must(sink.Close())
 	if list, err := b.Snapshots.List(); err != nil || len(list) != 0 || b.fatals() != nil {
 		t.Errorf("%d snapshots, %v, %v", len(list), err, b.fatals())
 	}
+	b.holds("untouched", 7, 0)
 }
 
 func (b *bench) create(index, term uint64) (raft.SnapshotSink, error) {

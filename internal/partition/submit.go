@@ -91,8 +91,9 @@ func (s *submission) consider(m *fsm.Machine, calls []*Call) {
 			s.answer(c, s.base.of(a), true)
 			continue
 		}
-		if a, ok := m.Refuse(&c.check, s.base.time); ok {
-			c.refused, c.Outcome = true, s.base.of(a)
+		a, refused := m.Refuse(&c.check, s.base.time)
+		if c.refused = refused; refused {
+			c.Outcome = s.base.of(a)
 		}
 		s.open = append(s.open, c)
 	}
@@ -123,6 +124,9 @@ func (s *submission) join(first, c *Call) {
 		return
 	}
 	c.joined, first.joined = first.joined, c
+	if first.Deadline != 0 && (c.Deadline == 0 || c.Deadline > first.Deadline) {
+		first.Deadline = c.Deadline // the check is worth deciding as long as one of them waits
+	}
 }
 
 // overtaken reports whether an allow for c's id may have been recorded since the
@@ -268,7 +272,9 @@ func (g *Group) Inspect(domain string, d keyspace.Descriptor) Inspection {
 		return Inspection{Outcome: g.failed(NotLeader)}
 	}
 	now, in := g.stamp(lead), Inspection{}
-	g.machine.Read(func(m *fsm.Machine) { in = inspect(m, now, domain, d) })
+	if !g.machine.Read(func(m *fsm.Machine) { in = inspect(m, now, domain, d) }) {
+		return Inspection{Outcome: g.failed(Stopping)}
+	}
 	if !g.leased() {
 		return Inspection{Outcome: g.failed(NoQuorum)}
 	}

@@ -90,8 +90,11 @@ func nameOf(p *policy.Policy) string { return p.Namespace + "/" + p.Name }
 // failureOf is what an outcome without a decision comes to.
 func failureOf(o *partition.Outcome) *quotav1.Failure {
 	m := meaningOf(o.Result)
-	part := uint32(o.Partition)
-	f := &quotav1.Failure{Code: uint32(m.code), Reason: m.failure, Message: m.describe(o.Detail), Partition: &part}
+	f := &quotav1.Failure{Code: uint32(m.code), Reason: m.failure, Message: m.describe(o.Detail)}
+	if o.Result != partition.Stopping { // which is refused before it has a partition
+		part := uint32(o.Partition)
+		f.Partition = &part
+	}
 	if m.again {
 		second := int64(1)
 		f.RetryAfterS = &second

@@ -78,15 +78,16 @@ func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.Ch
 		return nil, statusOf(refusal(f))
 	}
 	r.Deadline = q.server.deadline(remaining(ctx))
-	o, heard := q.server.ask(ctx, r)
-	if !meaningOf(o.Result).decided() {
-		f := failureOf(&o)
-		if !heard {
-			f.Partition = nil
-		}
+	c := q.server.ask(ctx, r)
+	if c == nil {
+		f := failureOf(&partition.Outcome{Result: partition.Unknown})
+		f.Partition = nil
 		return nil, statusOf(f)
 	}
-	return &quotav1.CheckResponse{Answer: answerOf(&o, r.ID)}, nil
+	if !meaningOf(c.Result).decided() {
+		return nil, statusOf(failureOf(&c.Outcome))
+	}
+	return &quotav1.CheckResponse{Answer: answerOf(&c.Outcome, c.ID)}, nil
 }
 
 // Inspect says what a descriptor has used.
@@ -131,15 +132,15 @@ func (s *Server) deadline(timeout time.Duration) int64 {
 	return s.cfg.Monotonic() + int64(timeout)
 }
 
-// ask sends one call and waits for its outcome, which is unknown, and unheard, when ctx ends first.
-func (s *Server) ask(ctx context.Context, r partition.Request) (o partition.Outcome, heard bool) {
+// ask sends one call and waits until it is done; nil when ctx ends first: then its outcome is unknown.
+func (s *Server) ask(ctx context.Context, r partition.Request) *partition.Call {
 	done := make(chan *partition.Call, 1)
 	s.cfg.Decider.Submit(&partition.Call{Request: r, Done: func(c *partition.Call) { done <- c }})
 	select {
 	case c := <-done:
-		return c.Outcome, true
+		return c
 	case <-ctx.Done():
-		return partition.Outcome{Result: partition.Unknown}, false
+		return nil
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 const (
 	// maxChecks bounds the checks, and the answers, of one message of a stream.
 	maxChecks = 1024
-	// maxOpen bounds the checks of one stream that wait for their answer to be sent. Beyond it the node
-	// stops reading, and gRPC's flow control holds the sender back.
+	// maxOpen bounds the checks of one stream that wait for their answer, or with it for the message that is
+	// being sent. Beyond it the node stops reading, and gRPC's flow control holds the asker back.
 	maxOpen = 4 * maxChecks
 	// fieldOverhead is more than what a message spends on each answer beside the answer itself.
 	fieldOverhead = 8
@@ -41,7 +41,7 @@ type conversation struct {
 	gone   chan struct{} // closed when run returns
 
 	mu      sync.Mutex
-	open    map[uint64]struct{} // tags whose answers are not sent
+	open    map[uint64]struct{} // tags whose answers are not on their way
 	ready   []*pending          // done and not sent
 	over    bool                // nothing more is received
 	cause   error               // with over: what the stream ends with
@@ -258,7 +258,7 @@ func (c *conversation) flush() error {
 	}
 }
 
-// send sends answers in as few messages as the bounds allow, and closes their tags.
+// send sends answers in as few messages as the bounds allow.
 func (c *conversation) send(ready []*pending) error {
 	m, size := &quotav1.CheckStreamResponse{}, 0
 	for _, p := range ready {
@@ -276,12 +276,16 @@ func (c *conversation) send(ready []*pending) error {
 	return c.sendOne(m)
 }
 
-// sendOne closes the tags before the message goes: the asker may use them again as soon as it has it.
+// sendOne closes the tags of a message before it goes: the asker may use them again as soon as it has it.
 func (c *conversation) sendOne(m *quotav1.CheckStreamResponse) error {
-	if err := c.stream.Send(m); err != nil {
-		return err
+	c.mu.Lock()
+	for _, a := range m.Answers {
+		delete(c.open, a.Tag)
 	}
-	return nil
+	c.mu.Unlock()
+	err := c.stream.Send(m)
+	notify(c.room)
+	return err
 }
 
 func (p *pending) answer() *quotav1.TaggedAnswer {

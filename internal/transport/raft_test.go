@@ -32,7 +32,7 @@ func startGroup(t *testing.T) *group {
 		servers = append(servers, raft.Server{ID: raft.ServerID(a), Address: a})
 	}
 	for _, s := range servers {
-		l, err := g.network.Join(s.Address)
+		l, err := g.network.Join(string(s.Address))
 		if err != nil {
 			t.Fatal(err)
 		}

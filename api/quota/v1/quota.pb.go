@@ -453,7 +453,7 @@ type ResolvedPolicy struct {
 	DescriptorIndex uint32 `protobuf:"varint,1,opt,name=descriptor_index,json=descriptorIndex,proto3" json:"descriptor_index,omitempty"`
 	// The policy's object, for people: "namespace/name".
 	Policy string `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Hash of the policy's canonical form, 32 bytes.
+	// The first 8 bytes of SHA-256 of the policy's canonical form.
 	Revision []byte `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The quota key: the canonical bytes of namespace, quota name and the key entries with their values.
 	Key []byte `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`

@@ -1,0 +1,258 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// million is how many keys the figures are taken at; -short takes a tenth.
+func million() int {
+	if testing.Short() {
+		return 100_000
+	}
+	return 1_000_000
+}
+
+// BenchmarkState measures what the state costs, and says beside each figure what it
+// should be. The machine is shared with whatever else runs, so times are the best of
+// several.
+func BenchmarkState(b *testing.B) {
+	b.Run("bytes per key, 3 events", func(b *testing.B) { benchBytes(b, million(), 3, 20*second, 80) })
+	b.Run("bytes per key, 500 events over 24 h", func(b *testing.B) { benchBytes(b, million()/50, 500, 24*hour/500, 4096) })
+	b.Run("bytes per decision record", benchRecords)
+	for _, keys := range []int{1000, 100_000, million()} {
+		b.Run(fmt.Sprintf("decide, %d keys", keys), func(b *testing.B) { benchDecide(b, keys) })
+	}
+	b.Run("snapshot", benchSnapshot)
+}
+
+// load drives a partition with full batches from keys of a realistic size.
+type load struct {
+	*replica
+	rng    *rand.Rand
+	keys   [][]byte
+	slots  []uint16
+	checks [fsm.MaxChecks]fsm.Check
+	charge [fsm.MaxChecks][1]fsm.Charge
+	list   []*fsm.Check
+}
+
+func newLoad(tb testing.TB, keys int, horizon int64, l policy.Limit) *load {
+	p := policy.Policy{Name: "conversions", Key: []string{"api_class", "principal"}, Limits: []policy.Limit{l}}
+	s := settings()
+	s.Horizon = horizon
+	d := &load{replica: start(tb, s, p), rng: rand.New(rand.NewPCG(1, 1))}
+	for i := range keys {
+		c := d.check(1, desc("api_class=convert", fmt.Sprintf("principal=user-%07d", i)))
+		d.keys, d.slots = append(d.keys, c.Charges[0].Key), append(d.slots, c.Charges[0].Slot)
+	}
+	for i := range d.checks {
+		d.checks[i].Charges = d.charge[i][:]
+		d.list = append(d.list, &d.checks[i])
+	}
+	return d
+}
+
+// batch is an entry of a full batch, or less, for the keys that next names.
+func (d *load) batch(n int, next func(i int) int) []byte {
+	for i := range n {
+		k := next(i)
+		c := &d.checks[i]
+		c.ID, c.Digest, c.Fence = d.id(), uint64(k), d.now
+		c.Charges[0] = fsm.Charge{Tier: -1, Override: -1, Cost: 1, Key: d.keys[k], Slot: d.slots[k]}
+	}
+	return fsm.BatchEntry(d.header(), version, d.list[:n])
+}
+
+// commit applies an entry whose checks must all be allowed.
+func (d *load) commit(e []byte) {
+	d.index++
+	a, err := d.m.Apply(d.index, d.term, e)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	for i := range a.Answers {
+		if a.Answers[i].Verdict != fsm.VerdictAllow {
+			d.tb.Fatalf("check %d: %s", i, words[a.Answers[i].Verdict])
+		}
+	}
+}
+
+// round asks once for every key, the time of it spread over the length.
+func (d *load) round(length int64) {
+	n := len(d.keys)
+	from := d.now
+	for at := 0; at < n; at += fsm.MaxChecks {
+		d.now = from + length/int64(n)*int64(at) + d.rng.Int64N(length/int64(n)*fsm.MaxChecks+1)
+		d.commit(d.batch(min(fsm.MaxChecks, n-at), func(i int) int { return at + i }))
+	}
+	d.now = max(d.now, from+length)
+}
+
+func report(b *testing.B, value float64, unit string, target float64) {
+	b.ReportMetric(value, unit)
+	word := "met"
+	if value > target {
+		word = "MISSED"
+	}
+	b.Logf("%.1f %s, target %.0f: %s", value, unit, target, word)
+}
+
+func benchBytes(b *testing.B, keys, events int, gap int64, target float64) {
+	for b.Loop() {
+		window := gap*int64(events) + hour
+		d := newLoad(b, keys, 2, policy.Limit{Name: "l", Algorithm: limit.RollingWindow, Amount: 1000, Window: window})
+		base := heap()
+		for range events {
+			d.round(gap)
+		}
+		d.settle()
+		report(b, float64(heap()-base)/float64(keys), "bytes/key", target)
+		mem := d.m.Memory()
+		b.ReportMetric(float64(mem.Bytes)/float64(keys), "counted-bytes/key")
+		if mem.Keys != keys || mem.Records != 0 {
+			b.Fatalf("%+v", mem)
+		}
+		runtime.KeepAlive(d)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func benchRecords(b *testing.B) {
+	for b.Loop() {
+		d := newLoad(b, 1, hour, policy.Limit{Name: "l", Algorithm: limit.TokenBucket, Amount: limit.MaxAmount / 1e6, Refill: limit.MaxAmount / 1e6, Window: second})
+		base := heap()
+		for range million() / fsm.MaxChecks {
+			d.now += second / 100
+			d.commit(d.batch(fsm.MaxChecks, func(int) int { return 0 }))
+		}
+		report(b, float64(heap()-base)/float64(d.m.Memory().Records), "bytes/record", 48)
+		runtime.KeepAlive(d)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// steady is a load under which every key has about three events in its window of a
+// minute, keys come and go, and a second's decisions are remembered.
+func steady(tb testing.TB, keys int) (d *load, batch func() []byte) {
+	d = newLoad(tb, keys, 20*second, policy.Limit{Name: "l", Algorithm: limit.RollingWindow, Amount: 1000, Window: minute})
+	step := max(1, minute*fsm.MaxChecks/int64(3*keys))
+	batch = func() []byte {
+		d.now += step
+		return d.batch(fsm.MaxChecks, func(int) int { return d.rng.IntN(keys) })
+	}
+	for d.now < minute*5/4 {
+		d.commit(batch())
+	}
+	return d, batch
+}
+
+func benchDecide(b *testing.B, keys int) {
+	d, batch := steady(b, keys)
+	best := time.Hour
+	var allocs uint64
+	b.ResetTimer()
+	for n := 0; n < b.N; n++ {
+		b.StopTimer()
+		e := batch()
+		var before, after runtime.MemStats
+		if n%64 == 0 {
+			runtime.ReadMemStats(&before)
+		}
+		b.StartTimer()
+		from := time.Now()
+		d.commit(e)
+		best = min(best, time.Since(from))
+		if n%64 == 0 {
+			b.StopTimer()
+			runtime.ReadMemStats(&after)
+			allocs += after.Mallocs - before.Mallocs
+			b.StartTimer()
+		}
+	}
+	checks := float64(fsm.MaxChecks)
+	b.ReportMetric(float64(allocs)/float64((b.N+63)/64)/checks, "allocs/check")
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/checks, "mean-ns/check")
+	report(b, float64(best)/checks, "best-ns/check", 600)
+}
+
+func benchSnapshot(b *testing.B) {
+	d, batch := steady(b, million())
+	for b.Loop() {
+		// The worst apply of as many batches as are applied while a snapshot is written.
+		var freeze, held []float64
+		var n int
+		for range 3 {
+			from := time.Now()
+			s := d.m.Snapshot()
+			freeze = append(freeze, float64(time.Since(from).Microseconds()))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if _, err := s.WriteTo(io.Discard); err != nil {
+					b.Error(err)
+				}
+			}()
+			worst, applied := d.worst(batch, func() bool {
+				select {
+				case <-done:
+					return true
+				default:
+					return false
+				}
+			})
+			held, n = append(held, worst), max(n, applied)
+		}
+		var quiet []float64
+		for range 3 {
+			left := n
+			worst, _ := d.worst(batch, func() bool { left--; return left < 0 })
+			quiet = append(quiet, worst)
+		}
+		b.ReportMetric(minOf(freeze), "freeze-us")
+		b.ReportMetric(minOf(quiet), "quiet-ms")
+		b.ReportMetric(minOf(held), "held-ms")
+		report(b, max(0, minOf(held)-minOf(quiet)), "held-up-ms", 10)
+		var image bytes.Buffer
+		from := time.Now()
+		if _, err := d.m.Snapshot().WriteTo(&image); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(from).Seconds(), "write-s")
+		b.ReportMetric(float64(image.Len())/1e6, "MB")
+		from = time.Now()
+		if _, err := fsm.Restore(&image); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(from).Seconds(), "restore-s")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// worst applies batches until stop and returns the longest apply in milliseconds.
+func (d *load) worst(batch func() []byte, stop func() bool) (worst float64, n int) {
+	for ; !stop(); n++ {
+		e := batch()
+		from := time.Now()
+		d.commit(e)
+		worst = max(worst, float64(time.Since(from).Microseconds())/1000)
+	}
+	return worst, n
+}
+
+func minOf(v []float64) float64 {
+	least := v[0]
+	for _, x := range v {
+		least = min(least, x)
+	}
+	return least
+}

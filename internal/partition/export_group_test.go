@@ -1,0 +1,100 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// LastIndex is the index of the newest entry in the replica's log.
+func (g *Group) LastIndex() uint64 { return g.raft.LastIndex() }
+
+// Load is how many batches are in the log's hands, and how many calls wait.
+func (g *Group) Load() (batches, queued int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.batches, g.queue.total
+}
+
+// ProposeRaw hands an entry to Raft as it is.
+func (g *Group) ProposeRaw(entry []byte) error { return g.raft.Apply(entry, time.Second).Error() }
+
+// Believe makes the leader take the term that it leads for another one, until
+// it looks at Raft again.
+func (g *Group) Believe(term uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lead := *g.lead.Load()
+	lead.term = term
+	g.lead.Store(&lead)
+}
+
+// StampOf reads the leader's clock as a call does that learned of leadership in
+// an earlier term.
+func (g *Group) StampOf(term uint64) int64 { return g.stamp(&leadership{term: term}) }
+
+// Tamper changes this replica's state behind the log's back.
+func (g *Group) Tamper(f func(*fsm.Machine)) { g.machine.Read(f) }
+
+// Compact takes a snapshot and keeps no entry that it covers.
+func (g *Group) Compact() error {
+	rc := g.raft.ReloadableConfig()
+	rc.TrailingLogs = 0
+	if err := g.raft.ReloadConfig(rc); err != nil {
+		return err
+	}
+	return g.raft.Snapshot().Error()
+}
+
+// SnapshotsInstalled reports whether the replica's state began as a snapshot.
+func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_index"] }
+
+// Settle ends an entry as Raft's future does that failed.
+func (g *Group) Settle(seq uint64, err error) { g.settle(seq, err) }
+
+// Seq is the number of the newest entry proposed here.
+func (g *Group) Seq() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seq
+}
+
+// RaftState is what Raft says of the replica.
+func (g *Group) RaftState() raft.RaftState { return g.raft.State() }
+
+// HeldTime is the time that a first entry would carry now.
+func (s *Stores) HeldTime() clock.Held { return s.Held() }
+
+// Queue is the queue of calls that wait.
+type Queue = queue
+
+// NewQueue returns a queue of at most bound calls.
+func NewQueue(bound int) *Queue { return newQueue(bound) }
+
+// Push, Pop and Len are the queue's methods.
+func (q *queue) Push(c *Call) *Call { return q.push(c) }
+func (q *queue) Pop() *Call         { return q.pop() }
+func (q *queue) Len() int           { return q.total }
+
+// InDomain returns a call of a domain.
+func InDomain(domain int32) *Call {
+	c := &Call{}
+	c.check.Domain = domain
+	return c
+}
+
+// DomainOf is its reverse.
+func DomainOf(c *Call) int32 { return c.check.Domain }
+
+// LabelsOf returns the labels of a result.
+func LabelsOf(r Result) [2]string { return resultLabels[r] }
+
+// ResolveUnder resolves a call under a set as a leader of one of two partitions.
+func ResolveUnder(set *policy.Compiled, settings fsm.Settings, m *fsm.Machine, c *Call) (Outcome, bool) {
+	r := resolver{set: set, settings: settings, slots: m.Slots()}
+	return r.resolve(c)
+}
