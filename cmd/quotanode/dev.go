@@ -193,14 +193,17 @@ func (d *dev) stop() error {
 
 // explain adds what to do about an error, where there is something.
 func (s *settings) explain(err error) error {
-	if !errors.Is(err, partition.ErrOtherSet) {
+	switch {
+	case errors.Is(err, partition.ErrLocked):
+		return fmt.Errorf("--data-dir %s: %w; stop that one, or choose another directory", s.dataDir, err)
+	case !errors.Is(err, partition.ErrOtherSet):
 		return err
 	}
-	which := "the sample policies"
+	which := "the sample"
 	if s.policies != "" {
 		which = s.policies
 	}
 	hash := s.set.Hash()
-	return fmt.Errorf("%w\n%s is set %s. Start with the file that the data directory was made with, "+
+	return fmt.Errorf("--policies: %w\n%s is set %s. Start with the policies that the data directory was made with, "+
 		"or choose another --data-dir, where nothing is used up yet", err, which, hex.EncodeToString(hash[:6]))
 }

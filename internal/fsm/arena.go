@@ -16,9 +16,8 @@ const (
 	// partition can number.
 	maxKeys = 1<<refNumberBits - 1
 
-	arenaSegment = 4 << 10
-	minBlock     = 24
-	maxBlock     = 4 << 20
+	minBlock = 24
+	maxBlock = 4 << 20
 )
 
 func makeRef(class int, number uint32) blockRef {
@@ -40,12 +39,12 @@ type arena struct {
 }
 
 type class struct {
-	segs  []arenaSeg
-	size  uint32 // bytes of a block
-	shift uint8  // a segment holds 1 << shift blocks
-	n     uint32 // blocks ever handed out
-	live  uint32
-	free  uint32 // number of the first free block + 1; 0 = none
+	segs []arenaSeg
+	size uint32 // bytes of a block
+	per  uint32 // blocks of a segment
+	n    uint32 // blocks ever handed out
+	live uint32
+	free uint32 // number of the first free block + 1; 0 = none
 }
 
 func newArena() *arena {
@@ -56,9 +55,16 @@ func newArena() *arena {
 	return a
 }
 
+// newClass sizes segments: small enough that copying one behind a snapshot takes
+// less than a microsecond, and four blocks at least, which for the larger sizes
+// fills what the allocator rounds up to.
 func newClass(size int) class {
-	perSegment := max(1, arenaSegment/size)
-	return class{size: uint32(size), shift: uint8(bits.Len(uint(perSegment)) - 1)}
+	const segment, large = 4 << 10, 8 << 10
+	per := max(4, segment/size)
+	if size > large {
+		per = 1
+	}
+	return class{size: uint32(size), per: uint32(per)}
 }
 
 type arenaSeg struct {
@@ -123,8 +129,8 @@ func (a *arena) alloc(size int) blockRef {
 		c.free = binary.LittleEndian.Uint32(a.read(ref))
 		return ref
 	}
-	if c.n>>c.shift == uint32(len(c.segs)) {
-		c.segs = append(c.segs, arenaSeg{bytes: make([]byte, c.size<<c.shift), gen: a.gen})
+	if c.n/c.per == uint32(len(c.segs)) {
+		c.segs = append(c.segs, arenaSeg{bytes: make([]byte, c.size*c.per), gen: a.gen})
 	}
 	c.n++
 	return makeRef(ci, c.n-1)
@@ -133,8 +139,8 @@ func (a *arena) alloc(size int) blockRef {
 func (a *arena) locate(r blockRef) (s *arenaSeg, from, to uint32) {
 	c := &a.classes[r.class()]
 	n := r.number()
-	from = (n & (1<<c.shift - 1)) * c.size
-	return &c.segs[n>>c.shift], from, from + c.size
+	from = n % c.per * c.size
+	return &c.segs[n/c.per], from, from + c.size
 }
 
 // read returns a block's bytes for reading.

@@ -8,15 +8,15 @@ import (
 
 // A key's block in the arena: what it is, what it has used.
 //
-//	0  quota u32   4 key length u16   6 states u8   7 zero u8
-//	8  idle i64, only if there are states: when the last of them can be forgotten
+//	0  quota u24   3 states u8   4 key length u16
+//	6  idle i64, only if there are states: when the last of them can be forgotten
 //	   states, 24 bytes each, one per limit that isn't a rolling window
 //	   key values
 //	   rolling log to the end, only if the quota's policy has a rolling window
 type block []byte
 
 const (
-	blockHead  = 8
+	blockHead  = 6
 	stateBytes = 24
 	idleBytes  = 8
 )
@@ -32,14 +32,13 @@ func blockSize(states, keyLen, logBytes int) int {
 
 func (b block) init(quota uint32, states int, key []byte) {
 	clear(b[:blockHead+len(b.statesRegion(states))])
-	binary.LittleEndian.PutUint32(b, quota)
+	binary.LittleEndian.PutUint32(b, quota|uint32(states)<<24)
 	binary.LittleEndian.PutUint16(b[4:], uint16(len(key)))
-	b[6] = byte(states)
 	copy(b[b.keyAt():], key)
 }
 
-func (b block) quota() uint32 { return binary.LittleEndian.Uint32(b) }
-func (b block) states() int   { return int(b[6]) }
+func (b block) quota() uint32 { return binary.LittleEndian.Uint32(b) & (1<<24 - 1) }
+func (b block) states() int   { return int(b[3]) }
 func (b block) keyLen() int   { return int(binary.LittleEndian.Uint16(b[4:])) }
 func (b block) keyAt() int    { return blockHead + len(b.statesRegion(b.states())) }
 func (b block) logAt() int    { return b.keyAt() + b.keyLen() }

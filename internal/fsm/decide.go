@@ -226,7 +226,7 @@ func (v *verdict) hear(spec limit.Spec, p *part, l int32, d limit.Decision) {
 // reclaiming keys whose turn has come.
 func (m *Machine) makeRoom(parts []part) bool {
 	for budget := roomReclaims; !m.roomFor(parts); budget-- {
-		if budget == 0 || !m.keyDue() {
+		if budget == 0 || !m.keyDue(m.now) {
 			return false
 		}
 		m.reclaimFirst()
@@ -301,16 +301,26 @@ func (m *Machine) file(p *part, q *quota) {
 func (m *Machine) record(p *part, q *quota) {
 	l := m.keys.mutable(p.slot).log()
 	e := limit.Event{Time: m.now, Cost: min(p.cost, limit.MaxAmount)} // only an unlimited amount admits more
-	if last, ok := l.Last(); ok && limit.Merges(last.Time, e.Time, q.precision) {
-		l.DropLast()
-		m.sum -= eventSum(p.hash, last)
-		m.account(q, -eventBytes)
-		e = last.Merged(e.Time, e.Cost)
+	if q.precision > 0 {
+		e = m.merged(l, p.hash, q, e)
 	}
 	m.forgetExcess(l, p.hash, q, e.Cost)
 	m.keys.logFor(p.slot, l.Need(e.Time, e.Cost)).Append(e.Time, e.Cost)
 	m.sum += eventSum(p.hash, e)
 	m.account(q, eventBytes)
+}
+
+// merged takes back the last event if one grain holds both, and returns what stands
+// for the two.
+func (m *Machine) merged(l limit.Log, hash uint64, q *quota, e limit.Event) limit.Event {
+	last, ok := l.Last()
+	if !ok || !limit.Merges(last.Time, e.Time, q.precision) {
+		return e
+	}
+	l.DropLast()
+	m.sum -= eventSum(hash, last)
+	m.account(q, -eventBytes)
+	return last.Merged(e.Time, e.Cost)
 }
 
 // forgetExcess forgets the oldest events that the key can never need once cost

@@ -182,6 +182,28 @@ func TestRoomIsMadeBeforeACheckIsRefused(t *testing.T) {
 	}
 }
 
+// A leader says "no room" without an entry only if an entry could make none.
+func TestNoRoomFromMemoryOnlyIfNothingCouldMakeRoom(t *testing.T) {
+	s := settings()
+	s.Bound, s.DomainBound = 4000, 4000
+	r := start(t, s, perUser(rolling(1, 30*second)))
+	r.fill(100, 0)
+	for _, step := range []struct {
+		now  int64
+		room bool
+	}{
+		{0, false}, {fsm.DefaultHorizon, false},
+		{fsm.DefaultHorizon + 1, true}, // decision records have served their time
+		{30 * second, true},            // so have keys
+	} {
+		c := r.at(step.now).late(1, user(1000))
+		if a, refused := r.m.Refuse(c, r.now); refused == step.room || refused && a.Verdict != fsm.VerdictMemory {
+			t.Errorf("at %d: refused %t, %s", step.now, refused, words[a.Verdict])
+		}
+	}
+	r.want(fsm.VerdictAllow, r.late(1, user(1000)))
+}
+
 // MEM-03: keys that aged out go though nothing is ever allowed.
 func TestMEM03KeysAreReclaimedWhenAllTrafficIsDenied(t *testing.T) {
 	r := start(t, settings(), perUser(rolling(1, minute)))
@@ -326,7 +348,7 @@ func TestReclaimingKeepsUpWithTheLoad(t *testing.T) {
 
 // The bytes that bounds are set in are near to those of the heap.
 func TestLogicalBytesFollowRealBytes(t *testing.T) {
-	const n = 60_000
+	const n = 30_000
 	for name, l := range map[string]policy.Limit{"rolling": rolling(3, hour), "bucket": bucket(3, 3, hour)} {
 		s := settings()
 		r := start(t, s, perUser(l))

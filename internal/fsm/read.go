@@ -66,7 +66,7 @@ func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
 	switch {
 	case v.answer.Verdict == VerdictDeny:
 		return v.answer, true
-	case !m.keyDue() && !m.roomFor(parts):
+	case !m.due(now) && !m.roomFor(parts):
 		return Answer{Verdict: VerdictMemory, Time: now}, true
 	}
 	return Answer{}, false

@@ -14,15 +14,17 @@ const (
 // Due reports whether state waits to be reclaimed, so that an idle leader logs
 // ticks until none does.
 func (m *Machine) Due() bool {
-	if !m.formed {
-		return false
-	}
-	oldest, ok := m.records.oldest()
-	return m.keyDue() || ok && m.now-oldest > m.settings.Horizon
+	return m.formed && m.due(m.now)
 }
 
-func (m *Machine) keyDue() bool {
-	return m.keys.expiry.len() > 0 && int64(m.keys.expiry.first().second)*1e9 <= m.now
+// due reports whether there would be something to reclaim at the time now.
+func (m *Machine) due(now int64) bool {
+	oldest, ok := m.records.oldest()
+	return m.keyDue(now) || ok && now-oldest > m.settings.Horizon
+}
+
+func (m *Machine) keyDue(now int64) bool {
+	return m.keys.expiry.len() > 0 && int64(m.keys.expiry.first().second)*1e9 <= now
 }
 
 // reclaim takes up to budget keys whose turn has come.
@@ -31,7 +33,7 @@ func (m *Machine) reclaim(budget int) {
 		return
 	}
 	m.expireRecords(budget)
-	for ; budget > 0 && m.keyDue(); budget-- {
+	for ; budget > 0 && m.keyDue(m.now); budget-- {
 		m.reclaimFirst()
 	}
 }

@@ -223,11 +223,11 @@ func TestTableGivesMemoryBack(t *testing.T) {
 		}
 	}
 	var q ring[uint32]
-	for i := range uint32(10 * segmentRows) {
+	for i := range uint32(10 * ringRows) {
 		q.push(i)
 	}
 	all := q.segs
-	for range 5 * segmentRows {
+	for range 5 * ringRows {
 		q.drop()
 	}
 	for i, rows := range all[:5] {
@@ -240,7 +240,7 @@ func TestTableGivesMemoryBack(t *testing.T) {
 // TestRingIsAQueue plays pushes and drops against a slice, from a number where a restore
 // may begin, with frozen copies in between.
 func TestRingIsAQueue(t *testing.T) {
-	for _, head := range []uint64{0, 5, segmentRows - 1, segmentRows, 1<<32 - 3} {
+	for _, head := range []uint64{0, 5, ringRows - 1, ringRows, 1<<32 - 3} {
 		rng := rand.New(rand.NewPCG(7, head))
 		q, plain := ring[uint64]{head: head, tail: head}, []uint64{}
 		var copies []ring[uint64]

@@ -69,6 +69,10 @@ func (t *table[T]) freeze() table[T] {
 	return table[T]{segs: append([]segment[T](nil), t.segs...), n: t.n}
 }
 
+// ringRows is how many rows a ring's segment holds. Nobody copies one, and so many
+// decision records fill whole pages of the allocator.
+const ringRows = 2048
+
 // ring is a queue of rows numbered from zero for ever. Rows are written once,
 // when they are pushed, so a frozen ring needs no copies: later pushes land
 // behind its end.
@@ -81,12 +85,12 @@ type ring[T any] struct {
 func (r *ring[T]) len() uint64 { return r.tail - r.head }
 
 func (r *ring[T]) at(i uint64) *T {
-	return &r.segs[i/segmentRows-r.head/segmentRows][i%segmentRows]
+	return &r.segs[i/ringRows-r.head/ringRows][i%ringRows]
 }
 
 func (r *ring[T]) push(v T) {
-	if len(r.segs) == 0 || r.tail%segmentRows == 0 {
-		r.segs = append(r.segs, make([]T, segmentRows))
+	if len(r.segs) == 0 || r.tail%ringRows == 0 {
+		r.segs = append(r.segs, make([]T, ringRows))
 	}
 	r.tail++
 	*r.at(r.tail - 1) = v
@@ -98,7 +102,7 @@ func (r *ring[T]) drop() {
 	switch {
 	case r.head == r.tail:
 		r.segs = nil
-	case r.head%segmentRows == 0:
+	case r.head%ringRows == 0:
 		r.segs[0] = nil // or the list would keep its memory
 		r.segs = r.segs[1:]
 	}

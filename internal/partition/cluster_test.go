@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,7 @@ type cluster struct {
 	mu    sync.Mutex
 	sent  []*sent
 	drawn uint64 // ids
+	ended int    // replicas that were restarted because they ended
 }
 
 // replica is one of them. Its disk and its clock outlive its process.
@@ -58,8 +60,9 @@ type replica struct {
 	registry *prometheus.Registry
 	metrics  *partition.Metrics
 
-	mu     sync.Mutex
-	fatals []error
+	mu       sync.Mutex
+	fatals   []error
+	stopping chan struct{} // closed when the process is to stop
 
 	group  atomic.Pointer[partition.Group] // nil while stopped
 	stores *partition.Stores
@@ -146,6 +149,9 @@ func (r *replica) start() {
 	accumulator := clock.New(r.clock)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
+	r.mu.Lock()
+	r.stopping, r.fatals = make(chan struct{}), nil
+	r.mu.Unlock()
 	r.ticker.Go(func() { accumulator.Run(ctx) })
 	o := partition.StoreOptions{
 		Elapsed: accumulator.Elapsed, TimeOf: fsm.TimeOf, Fatal: r.fatal,
@@ -159,6 +165,7 @@ func (r *replica) start() {
 	var err error
 	r.stores, err = partition.OpenStores(folder, o)
 	r.must(err)
+	r.stores.Snapshots = &unhurried{SnapshotStore: r.stores.Snapshots, turn: make(chan struct{}, 1)}
 	r.link, err = cl.network.Join(r.id)
 	r.must(err)
 	cfg := partition.Config{
@@ -183,7 +190,10 @@ func (r *replica) stop() {
 	if g == nil {
 		return
 	}
+	close(r.stopping)
+	hangs := time.AfterFunc(time.Minute, func() { panic("replica " + r.id + " does not stop within a minute") })
 	r.must(errors.Join(g.Close(), r.link.Close(), r.stores.Close()))
+	hangs.Stop()
 	r.cancel()
 	r.ticker.Wait()
 }
@@ -196,15 +206,37 @@ func (r *replica) must(err error) {
 
 func (r *replica) fatal(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.fatals = append(r.fatals, err)
+	stopping := r.stopping
+	r.mu.Unlock()
+	if strings.Contains(err.Error(), restartToDiscard) {
+		<-stopping // the process ends here; Raft, going on, would panic
+	}
 }
+
+// restartToDiscard is how a replica ends whose log contradicts a snapshot that it
+// was sent: the next start discards that log.
+const restartToDiscard = "restart to discard"
 
 // ends returns what ended the replica.
 func (r *replica) ends() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fatals
+}
+
+// restartIfEnded does what a supervisor does for a process that ended itself.
+func (r *replica) restartIfEnded() {
+	ends := r.ends()
+	if len(ends) == 0 {
+		return
+	}
+	if !strings.Contains(ends[0].Error(), restartToDiscard) {
+		panic(ends[0])
+	}
+	r.cluster.ended++
+	r.stop()
+	r.start()
 }
 
 // finish stops all replicas and looks whether every call was answered once.
@@ -238,31 +270,35 @@ func (cl *cluster) adopt() {
 	cl.t.Fatal("the policy set did not come into force")
 }
 
-// leader waits for a replica that answers; of two, the one of the later term.
+// leader waits for a replica that answers.
 func (cl *cluster) leader(among ...*replica) *replica {
 	cl.t.Helper()
 	if among == nil {
 		among = cl.replicas
 	}
 	for range 6000 {
-		var found *replica
-		term := uint64(0)
-		for _, r := range among {
-			g := r.group.Load()
-			if g == nil {
-				continue
-			}
-			if s := g.Status(); s.Ready && s.State == "Leader" && s.Term > term {
-				found, term = r, s.Term
-			}
-		}
-		if found != nil {
-			return found
+		if r := leading(among); r != nil {
+			return r
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	cl.t.Fatal("no leader within a minute")
 	return nil
+}
+
+// leading returns the replica that answers; of two, the one of the later term.
+func leading(among []*replica) (found *replica) {
+	term := uint64(0)
+	for _, r := range among {
+		g := r.group.Load()
+		if g == nil {
+			continue
+		}
+		if s := g.Status(); s.Ready && s.State == "Leader" && s.Term > term {
+			found, term = r, s.Term
+		}
+	}
+	return found
 }
 
 // others returns the replicas but r.
@@ -429,7 +465,26 @@ func (cl *cluster) same() {
 		}
 		return
 	}
+	for _, r := range cl.replicas {
+		if g := r.group.Load(); g != nil {
+			cl.t.Logf("%+v, ended with %v", g.Status(), r.ends())
+		}
+	}
 	cl.t.Fatal("the replicas did not come to the same entry within 20 s")
+}
+
+// unhurried begins no two snapshots in one millisecond, as a disk doesn't: the
+// library names them by it.
+type unhurried struct {
+	raft.SnapshotStore
+	turn chan struct{}
+}
+
+func (u *unhurried) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	u.turn <- struct{}{}
+	defer func() { <-u.turn }()
+	time.Sleep(time.Millisecond) // of the bubble
+	return u.SnapshotStore.Create(v, index, term, c, ci, t)
 }
 
 // shelf is a replica's log and votes in memory. It survives the process, and

@@ -188,17 +188,20 @@ func (g *Group) wake() {
 	}
 }
 
-// Close takes no more calls, ends what waits, and stops the replica. The stores
-// and the transport stay the caller's.
+// Close takes no more calls, ends what waits, and stops the replica and its links.
+// The stores stay the caller's.
 func (g *Group) Close() error {
 	if g.closing.Swap(true) {
 		return nil
 	}
 	close(g.quit)
 	g.loop.Wait()
+	g.expire() // tells those who were late in the last round
 	g.stepDown(Stopping)
-	err := g.raft.Shutdown().Error()
-	g.futures.Wait()
+	g.awaitFutures()
+	down := g.raft.Shutdown()
+	g.closeLinks() // or Raft would wait for peers that hang
+	err := down.Error()
 	g.mu.Lock()
 	var left []uint64
 	for seq := range g.flights {
@@ -212,6 +215,34 @@ func (g *Group) Close() error {
 		return fmt.Errorf("stop raft: %w", err)
 	}
 	return nil
+}
+
+// closeLinks ends requests in flight. Raft does the same, but only when its
+// goroutines have ended, and these may be waiting for an answer.
+func (g *Group) closeLinks() {
+	if links, ok := g.cfg.Transport.(raft.WithClose); ok {
+		if err := links.Close(); err != nil {
+			g.log.Warn("close links", "error", err)
+		}
+	}
+}
+
+// awaitFutures waits until Raft has said what became of each entry. That comes
+// before its shutdown: what it has committed and not yet applied then, it never
+// speaks of again. A leader that has lost its majority gives up by its own lease;
+// the bound is for one whose disk hangs, which only the end of the process helps.
+func (g *Group) awaitFutures() {
+	all := make(chan struct{})
+	go func() {
+		g.futures.Wait()
+		close(all)
+	}()
+	bound := time.NewTimer(g.cfg.GiveUp)
+	defer bound.Stop()
+	select {
+	case <-all:
+	case <-bound.C:
+	}
 }
 
 // ErrOtherSet says that another policy set is in force, and that this version

@@ -39,7 +39,8 @@ func openRaft(cfg Config, machine *fsm.Replicated) (*raft.Raft, error) {
 	return r, nil
 }
 
-// raftLog lets the library log through l, warnings and worse.
+// raftLog lets the library log through l, one level lower than it thinks: what it
+// warns of, elections above all, is what it is there for.
 func raftLog(l *slog.Logger) hclog.Logger {
 	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Off, Output: io.Discard})
 	h.RegisterSink(sink{l})
@@ -53,7 +54,7 @@ func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	case level >= hclog.Error:
 		s.log.Error("raft: "+msg, args...)
 	case level >= hclog.Warn:
-		s.log.Warn("raft: "+msg, args...)
+		s.log.Info("raft: "+msg, args...)
 	case level >= hclog.Info:
 		s.log.Debug("raft: "+msg, args...)
 	}

@@ -71,7 +71,7 @@ func (tr *trio) start() {
 		b := &bench{t: tr.t, folder: filepath.Join(tr.dir, name)}
 		b.open()
 		server := tr.genesis.Configuration().Servers[i]
-		link, err := tr.network.Join(server.Address)
+		link, err := tr.network.Join(string(server.Address))
 		b.must(err)
 		config := raft.DefaultConfig()
 		config.LocalID, config.Logger, config.TrailingLogs = server.ID, hclog.NewNullLogger(), 1

@@ -122,7 +122,7 @@ func neverProposed(err error) bool {
 
 // settle ends a flight that Raft gave up.
 func (g *Group) settle(seq uint64, err error) {
-	f := g.land(seq)
+	f := g.land(seq, anyTerm)
 	if f == nil {
 		return
 	}
@@ -140,12 +140,17 @@ func (g *Group) settle(seq uint64, err error) {
 	g.wake()
 }
 
-// land takes a flight out, and its calls out of those in flight.
-func (g *Group) land(seq uint64) *flight {
+const anyTerm = 0 // Raft's begin at 1
+
+// land takes a flight out, and its calls out of those in flight. Several may try
+// (an apply, a future, the end of the wait): who gets the flight ends its calls.
+// The term is asked for because an entry of an earlier process may bear the same
+// number.
+func (g *Group) land(seq, term uint64) *flight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.flights[seq]
-	if f == nil {
+	if f == nil || term != anyTerm && term != f.term {
 		return nil
 	}
 	delete(g.flights, seq)
@@ -166,14 +171,10 @@ func (g *Group) applied(a fsm.Applied) {
 		g.wake()
 		return
 	}
-	g.mu.Lock()
-	f := g.flights[a.Header.Seq]
-	ours := f != nil && f.term == a.Header.Term
-	g.mu.Unlock()
-	if !ours {
+	f := g.land(a.Header.Seq, a.Header.Term)
+	if f == nil {
 		return
 	}
-	g.land(a.Header.Seq)
 	g.wake()
 	if f.done != nil {
 		f.done(a, nil)

@@ -241,8 +241,8 @@ func (g *Group) failed(why Result) Outcome {
 	o := g.base().fail(why)
 	if why == NotLeader {
 		o.Leader = g.leaderID()
-		if o.Leader == "" {
-			o.Result = NoQuorum
+		if o.Leader == "" || o.Leader == g.cfg.ID { // nobody, or one that can't propose, to ask
+			o.Result, o.Leader = NoQuorum, ""
 		}
 	}
 	return o

@@ -39,6 +39,9 @@ func parseQuery(raw string) (question, *badInput) {
 	q := question{cost: 1, query: true}
 	var entries []keyspace.Entry
 	seen := map[string]bool{}
+	if strings.Contains(raw, ";") {
+		return q, bad(&fault{"query", "has a ';', which some take for '&'; in a value it is written %3B"})
+	}
 	for pair := range strings.SplitSeq(raw, "&") {
 		if pair == "" {
 			continue

@@ -70,7 +70,7 @@ func (c *conversation) run() error {
 	defer c.server.metrics.streams.Dec()
 	c.server.streams.Go(func() {
 		if !c.server.guard(frontGRPC, c.receive) {
-			c.end(errDefect)
+			c.breakOff(errDefect)
 		}
 	})
 	defer close(c.gone)
@@ -224,6 +224,15 @@ func (c *conversation) end(cause error) {
 	if !c.over {
 		c.over, c.cause = true, cause
 	}
+	c.mu.Unlock()
+	notify(c.wake)
+}
+
+// breakOff ends the stream without waiting for what is open: a defect may have kept it from being asked.
+func (c *conversation) breakOff(cause error) {
+	c.mu.Lock()
+	clear(c.open)
+	c.over, c.cause = true, cause
 	c.mu.Unlock()
 	notify(c.wake)
 }

@@ -1,0 +1,257 @@
+package partition_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/partition"
+)
+
+// Raft drops what it has committed and not yet applied when it is shut down, and
+// never answers for it. Whoever waits must be told all the same, and nothing may
+// be left behind.
+func TestClosingWaitsForWhatIsCommittedAndNotYetApplied(t *testing.T) {
+	for range 10 {
+		inBubble(t, func(cl *cluster) {
+			r := cl.leader()
+			s := cl.call(cl.request("three", "u1"))
+			s.Done = func(*partition.Call) {
+				time.Sleep(50 * time.Millisecond) // holds up Raft's applying
+				s.answers.Add(1)
+			}
+			r.group.Load().Submit(s.Call)
+			time.Sleep(time.Millisecond)
+			rest := r.submit(cl.request("three", "u1"))
+			time.Sleep(10 * time.Millisecond)
+			r.stop()
+			if o := rest[0].wait(); o.Result != partition.Allowed {
+				t.Errorf("got %s", name(o.Result))
+			}
+		})
+	}
+}
+
+func TestClosingUnderLoadEndsEveryCallOnce(t *testing.T) {
+	seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
+		inBubble(t, func(cl *cluster) {
+			r := cl.leader()
+			for _, o := range cl.replicas {
+				o.disk.slow(time.Duration(rng.IntN(3)) * time.Millisecond)
+			}
+			stop := make(chan struct{})
+			var load sync.WaitGroup
+			for i := range 20 {
+				load.Go(func() {
+					for n := 0; ; n++ {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						r.submit(cl.request("open", time.Duration(i).String()))[0].wait()
+						if n%5 == 0 {
+							time.Sleep(100 * time.Microsecond)
+						}
+					}
+				})
+			}
+			time.Sleep(time.Duration(rng.IntN(20_000)) * time.Microsecond)
+			r.stop()
+			close(stop)
+			load.Wait()
+			counts := tally(cl.sent)
+			for _, never := range []string{"deny/limit", "unavailable/no_quorum"} {
+				if counts[never] > 0 {
+					t.Errorf("%v", counts)
+				}
+			}
+		})
+	})
+}
+
+// A request to a peer that hangs has a deadline of seconds, a snapshot one of
+// minutes: too long to wait for at a stop.
+func TestClosingWaitsForNoPeerThatHangs(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		cl.others(r)[0].disk.slow(30 * time.Second)
+		r.want("three", "u1", partition.Allowed)
+		time.Sleep(time.Second)
+		begun := cl.now()
+		r.stop()
+		if took := time.Duration(cl.now() - begun); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestAGroupThatClosesTakesNoMoreCalls(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		g := r.group.Load()
+		r.stop()
+		s := cl.call(cl.request("three", "u1"))
+		g.Submit(s.Call)
+		if o := s.wait(); o.Result != partition.Stopping {
+			t.Errorf("got %s", name(o.Result))
+		}
+		if err := g.Close(); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+	})
+}
+
+// A fate that Raft doesn't tell in time is unknown; and when it is told after
+// all, nobody hears it a second time.
+func TestAnOutcomeThatComesAfterTheWaitIsNotHeardTwice(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		slowFollowers(cl, r, 100*time.Millisecond)
+		q := cl.request("three", "u1")
+		s := r.submit(q)[0]
+		if o := s.wait(); o.Result != partition.Unknown {
+			t.Fatalf("got %s", name(o.Result))
+		}
+		time.Sleep(time.Second)
+		if o := r.ask(q); o.Result != partition.Allowed || !o.Answer.Replayed {
+			t.Errorf("the same id: %s", name(o.Result))
+		}
+	}, tuned(func(c *partition.Config) { c.GiveUp = 10 * time.Millisecond }))
+}
+
+// The same in the same moment: an apply and a wait that ends meet.
+func TestAnAnswerAndTheEndOfTheWaitMeet(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		for range 500 {
+			s := r.submit(cl.request("open", "u1"))[0]
+			for s.answers.Load() == 0 {
+				r.group.Load().Settle(r.group.Load().Seq(), errors.New("gave up"))
+			}
+		}
+	})
+}
+
+func TestAFollowerFarBehindGetsASnapshot(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		inBubble(t, func(cl *cluster) {
+			r := cl.leader()
+			behind := cl.others(r)[0]
+			behind.stop()
+			for i := range 300 {
+				r.want("open", time.Duration(i%50).String(), partition.Allowed)
+			}
+			r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed)
+			if err := r.group.Load().Compact(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 10 {
+				r.want("open", time.Duration(i).String(), partition.Allowed)
+			}
+			behind.start()
+			time.Sleep(5 * time.Second)
+			cl.same()
+			if got, want := behind.group.Load().SnapshotIndex(), r.group.Load().SnapshotIndex(); got != want || got == "0" {
+				t.Errorf("its state began at entry %s, the leader's snapshot is of %s", got, want)
+			}
+			// And what it knows is all there is to know.
+			r.stop()
+			if r = cl.leader(); len(behind.ends()) > 0 {
+				t.Errorf("ended with %v", behind.ends())
+			}
+			r.want("three", "u1", partition.Denied)
+		}, func(cl *cluster) { cl.files = files })
+	}
+}
+
+func TestUsageAndIDsSurviveARestartOfAll(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		inBubble(t, func(cl *cluster) {
+			r := cl.leader()
+			q := cl.request("three", "u1")
+			q.Unfenced, q.Fence = false, r.group.Load().Status().Now
+			first := r.ask(q)
+			r.want("three", "u1", partition.Allowed, partition.Allowed)
+			for _, r := range cl.replicas {
+				r.stop()
+			}
+			time.Sleep(time.Hour) // nobody can say how long it was
+			for _, r := range cl.replicas {
+				r.start()
+			}
+			r = cl.leader()
+			if o := r.ask(q); o.Result != partition.Allowed || !o.Answer.Replayed || o.Time != first.Time {
+				t.Errorf("the same id: %s", name(o.Result))
+			}
+			r.want("three", "u1", partition.Denied)
+			if n := r.used("three", "u1", 0); n != 3 {
+				t.Errorf("%d used", n)
+			}
+			cl.same()
+		}, func(cl *cluster) { cl.files = files })
+	}
+}
+
+func TestAStoreErrorEndsOneReplicaAndTheOthersElect(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.want("three", "u1", partition.Allowed)
+		noSpace := errors.New("no space left on device")
+		r.disk.fail(noSpace)
+		q := cl.request("three", "u1")
+		q.Unfenced, q.Fence = false, r.group.Load().Status().Now
+		if o := r.ask(q); o.Result != partition.Unknown {
+			t.Errorf("the check that met the error: %s", name(o.Result))
+		}
+		if ends := r.ends(); len(ends) != 1 || !errors.Is(ends[0], noSpace) {
+			t.Errorf("ended with %v", ends)
+		}
+		cl.isolate(r) // its process is gone
+		next := cl.leader(cl.others(r)...)
+		if o := next.ask(q); o.Result != partition.Allowed {
+			t.Errorf("the same id at the next leader: %s", name(o.Result))
+		}
+		next.want("three", "u1", partition.Allowed, partition.Denied)
+	})
+}
+
+func TestAReplicaThatDivergedEndsAtTheNextCheckpoint(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.want("three", "u1", partition.Allowed)
+		time.Sleep(time.Second)
+		odd := cl.others(r)[0]
+		odd.group.Load().Tamper(func(m *fsm.Machine) {
+			_, version := m.Set()
+			set, _ := m.Set()
+			domain, _ := set.Domain(set.Policy(0).Domain)
+			check := fsm.Check{ID: fsm.ID{9}, Fence: m.Now(), Domain: int32(domain), Charges: []fsm.Charge{{Tier: -1, Override: -1, Cost: 1, Key: []byte("\x02u9")}}}
+			entry := fsm.BatchEntry(fsm.Header{Time: m.Now(), Term: m.Term()}, version, []*fsm.Check{&check})
+			a, err := m.Apply(m.Index(), m.Term(), entry)
+			if err != nil || a.Refusal != fsm.Accepted || a.Answers[0].Verdict != fsm.VerdictAllow {
+				t.Errorf("could not tamper: %v, %+v", err, a)
+			}
+		})
+		for range 20 {
+			time.Sleep(time.Second)
+			r.want("many", "u1", partition.Allowed)
+		}
+		if ends := odd.ends(); len(ends) != 1 || !errors.Is(ends[0], fsm.ErrDiverged) {
+			t.Errorf("ended with %v", ends)
+		}
+		for _, o := range cl.others(odd) {
+			if len(o.ends()) != 0 {
+				t.Errorf("replica %s ended with %v", o.id, o.ends())
+			}
+		}
+		if got := odd.group.Load().RaftState(); got == raft.Leader {
+			t.Error("it leads")
+		}
+	}, tuned(func(c *partition.Config) { c.CheckpointEvery = 2 * time.Second }))
+}

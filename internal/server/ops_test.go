@@ -1,0 +1,146 @@
+package server_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/internal/server"
+)
+
+type page struct {
+	status int
+	body   string
+}
+
+func (n *node) ops(t *testing.T, path string) page {
+	t.Helper()
+	w := httptest.NewRecorder()
+	n.Ops().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return page{w.Code, w.Body.String()}
+}
+
+// TestHealthTellsWhetherALeaderAnswers: over HTTP and over gRPC alike; alive is alive all the same.
+func TestHealthTellsWhetherALeaderAnswers(t *testing.T) {
+	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
+	_, conn, stop := n.start(t)
+	defer stop()
+	for _, n.ready = range []bool{true, false, true} {
+		status, serving := http.StatusOK, healthpb.HealthCheckResponse_SERVING
+		if !n.ready {
+			status, serving = http.StatusServiceUnavailable, healthpb.HealthCheckResponse_NOT_SERVING
+		}
+		if got := n.ops(t, "/readyz"); got.status != status {
+			t.Errorf("ready is %v: /readyz says %d", n.ready, got.status)
+		}
+		if got := n.ops(t, "/livez"); got.status != http.StatusOK {
+			t.Errorf("ready is %v: /livez says %d", n.ready, got.status)
+		}
+		for _, service := range []string{"", "quorate.quota.v1.Quota"} {
+			got, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			if err != nil || got.GetStatus() != serving {
+				t.Errorf("ready is %v: %q is %v (%v)", n.ready, service, got.GetStatus(), err)
+			}
+		}
+	}
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "other"}); err == nil {
+		t.Error("an unknown service has a health")
+	}
+}
+
+// TestOpsShowNothingElse: no directory, no profile, no other method.
+func TestOpsShowNothingElse(t *testing.T) {
+	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
+	for _, path := range []string{"/", "/check", "/debug/pprof/", "/metrics/", "/livez/x"} {
+		if got := n.ops(t, path); got.status != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, got.status)
+		}
+	}
+	w := httptest.NewRecorder()
+	n.Ops().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/metrics", nil))
+	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: status %d", w.Code)
+	}
+	if got := n.ops(t, "/metrics"); got.status != http.StatusOK || !strings.Contains(got.body, "quorate_http_requests_total") {
+		t.Errorf("/metrics: status %d", got.status)
+	}
+}
+
+// TestReflectionNamesTheService, so that tools without the contract's file can ask.
+func TestReflectionNamesTheService(t *testing.T) {
+	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
+	_, conn, stop := n.start(t)
+	defer stop()
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	response, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Errorf("the stream ends with %v", err)
+	}
+	if !strings.Contains(response.String(), "quorate.quota.v1.Quota") {
+		t.Errorf("services: %v", response)
+	}
+}
+
+// TestListenStaysOnThisMachine: loopback by any name; anything else is refused, with the flag, the address
+// and what to do.
+func TestListenStaysOnThisMachine(t *testing.T) {
+	for _, address := range []string{":0", "127.0.0.1:0", "localhost:0", "127.0.0.2:0"} {
+		l, err := server.Listen("http-address", address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if at := l.Addr().(*net.TCPAddr); !at.IP.IsLoopback() || at.Port == 0 {
+			t.Errorf("%s listens on %v", address, at)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for address, want := range map[string]string{
+		"0.0.0.0:8080":   "use 127.0.0.1:8080",
+		"[::]:8080":      "use 127.0.0.1:8080",
+		"192.0.2.1:8080": "use 127.0.0.1:8080",
+		"8080":           "HOST:PORT",
+		"127.0.0.1":      "HOST:PORT",
+		"127.0.0.1:x":    "lookup tcp/x",
+		"":               "HOST:PORT",
+	} {
+		l, err := server.Listen("http-address", address)
+		if err == nil {
+			t.Errorf("%q: listens on %v", address, l.Addr())
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), `--http-address "`+address+`": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	taken, err := server.Listen("http-address", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if _, err := server.Listen("grpc-address", taken.Addr().String()); err == nil || !strings.HasPrefix(err.Error(), "--grpc-address") ||
+		!strings.Contains(err.Error(), "address already in use; choose another port") {
+		t.Errorf("a taken address: %v", err)
+	}
+}

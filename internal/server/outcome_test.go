@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"math"
+	"math/big"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/fsm"
+	"github.com/quorate/quorate/internal/limit"
+	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/internal/server"
+)
+
+// seen is what callers see of an outcome. Numbers of seconds: 0 is none.
+type seen struct {
+	code      codes.Code
+	reason    quotav1.Reason
+	failure   quotav1.FailureReason
+	retryGRPC int64
+
+	status    int
+	decision  string
+	word      string
+	retryHTTP int64
+}
+
+// translations is the contract, row by row.
+var translations = map[partition.Result]seen{
+	partition.Allowed:        {code: codes.OK, status: 200, decision: "allow"},
+	partition.NoMatchAllowed: {reason: quotav1.Reason_REASON_NO_MATCH_ALLOWED, status: 200, decision: "allow", word: "no_match"},
+	partition.Denied:         {reason: quotav1.Reason_REASON_LIMIT, retryGRPC: 31, status: 429, decision: "deny", word: "limit", retryHTTP: 31},
+	partition.Exceeded:       {reason: quotav1.Reason_REASON_COST_EXCEEDS_LIMIT, status: 429, decision: "deny", word: "cost_exceeds_limit"},
+	partition.NoPolicy:       {reason: quotav1.Reason_REASON_NO_POLICY, status: 403, decision: "deny", word: "no_policy"},
+	partition.UnknownDomain:  {reason: quotav1.Reason_REASON_UNKNOWN_DOMAIN, status: 403, decision: "deny", word: "unknown_domain"},
+
+	partition.Invalid:      {code: codes.InvalidArgument, failure: quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, status: 400, word: "invalid_argument"},
+	partition.NotSupported: {code: codes.Unimplemented, failure: quotav1.FailureReason_FAILURE_REASON_NOT_SUPPORTED, status: 400, word: "not_supported"},
+	partition.Conflict:     {code: codes.AlreadyExists, failure: quotav1.FailureReason_FAILURE_REASON_DECISION_ID_CONFLICT, status: 409, word: "decision_id_conflict"},
+
+	partition.StaleTime:   {code: codes.FailedPrecondition, failure: quotav1.FailureReason_FAILURE_REASON_STALE_TIME, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
+	partition.StalePolicy: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_STALE_POLICY, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
+	partition.NotLeader:   {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NOT_LEADER, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
+	partition.Pending:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_POLICY_PENDING, retryGRPC: 1, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
+	partition.NoQuorum:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, retryGRPC: 1, status: 503, decision: "unavailable", word: "no_quorum", retryHTTP: 1},
+	partition.Overloaded:  {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OVERLOADED, retryGRPC: 1, status: 503, decision: "unavailable", word: "overloaded", retryHTTP: 1},
+	partition.Late:        {code: codes.DeadlineExceeded, failure: quotav1.FailureReason_FAILURE_REASON_DEADLINE, retryGRPC: 1, status: 503, decision: "unavailable", word: "deadline", retryHTTP: 1},
+	partition.Memory:      {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_MEMORY, retryGRPC: 1, status: 503, decision: "unavailable", word: "memory", retryHTTP: 1},
+	partition.Unknown:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	partition.Stopping:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_SHUTTING_DOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "shutting_down", retryHTTP: 1},
+
+	// Not results: nobody knows what they mean, so nobody knows what happened.
+	0:                          {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	partition.NotSupported + 1: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	math.MaxUint8:              {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+}
+
+// outcomeOf is an outcome of a limit of 3 per minute, 30 s before enough has left.
+func outcomeOf(r partition.Result) partition.Outcome {
+	o := partition.Outcome{Result: r, Time: 100 * second, Partition: 7, Epoch: 2, Version: 3}
+	o.Answer = fsm.Answer{Time: 100 * second, At: limit.Never, FullAt: 150 * second, Amount: 3}
+	switch r {
+	case partition.Allowed:
+		o.Policy, o.Answer.Remaining, o.Answer.At = perMinute, 2, o.Time
+	case partition.Denied:
+		o.Policy, o.Answer.At = perMinute, 130*second
+	case partition.Exceeded:
+		o.Policy = perMinute
+	}
+	return o
+}
+
+// TestEveryResultHasOneMeaning walks every result over gRPC, over a stream and over HTTP.
+func TestEveryResultHasOneMeaning(t *testing.T) {
+	for r := partition.Allowed; r <= partition.NotSupported; r++ {
+		if _, ok := translations[r]; !ok {
+			t.Errorf("result %d is not in the contract", r)
+		}
+	}
+	for r, want := range translations {
+		// In a bubble, where the front's pauses take no time.
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(r) }))
+			got := overHTTP(t, n)
+			if http := (seen{status: want.status, decision: want.decision, word: want.word, retryHTTP: want.retryHTTP}); got != http {
+				t.Errorf("result %d over HTTP: %+v, want %+v", r, got, http)
+			}
+			got = overGRPC(t, n)
+			if rpc := (seen{code: want.code, reason: want.reason, failure: want.failure, retryGRPC: want.retryGRPC}); got != rpc {
+				t.Errorf("result %d over gRPC: %+v, want %+v", r, got, rpc)
+			}
+		})
+	}
+}
+
+func overHTTP(t *testing.T, n *node) seen {
+	t.Helper()
+	a := n.get(t, "/check?principal=u42")
+	s := seen{status: a.status, decision: text(a.Decision), word: text(a.Reason)}
+	if a.RetryAfter != nil {
+		s.retryHTTP = *a.RetryAfter
+	}
+	return s
+}
+
+func overGRPC(t *testing.T, n *node) seen {
+	t.Helper()
+	response, err := n.Service().Check(t.Context(), checkOf("u42"))
+	if err == nil {
+		a := response.GetAnswer()
+		permits := a.GetReason() == quotav1.Reason_REASON_UNSPECIFIED || a.GetReason() == quotav1.Reason_REASON_NO_MATCH_ALLOWED
+		if allowed := a.GetDecision() == quotav1.Decision_DECISION_ALLOW; allowed != permits {
+			t.Errorf("decision %v with reason %v", a.GetDecision(), a.GetReason())
+		}
+		return seen{reason: a.GetReason(), retryGRPC: a.GetRetryAfterS()}
+	}
+	f := failureIn(t, err)
+	if codes.Code(f.GetCode()) != status.Code(err) {
+		t.Errorf("the failure says %d, its status %v", f.GetCode(), status.Code(err))
+	}
+	if f.GetMessage() == "" {
+		t.Error("a failure without a message")
+	}
+	return seen{code: status.Code(err), failure: f.GetReason(), retryGRPC: f.GetRetryAfterS()}
+}
+
+// failureIn takes the failure out of the status of a unary call.
+func failureIn(t *testing.T, err error) *quotav1.Failure {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if f, ok := d.(*quotav1.Failure); ok {
+			return f
+		}
+	}
+	t.Fatalf("no failure comes with %v", err)
+	return nil
+}
+
+func checkOf(principal string) *quotav1.CheckRequest {
+	return &quotav1.CheckRequest{Domain: "video-api", Descriptors: []*quotav1.Descriptor{{
+		Entries: []*quotav1.Entry{{Name: "principal", Value: []byte(principal)}},
+	}}}
+}
+
+// TestEveryReasonOfTheContractIsSentOrKnownNotToBe walks the enums of the wire contract.
+func TestEveryReasonOfTheContractIsSentOrKnownNotToBe(t *testing.T) {
+	sent := map[quotav1.FailureReason]bool{
+		quotav1.FailureReason_FAILURE_REASON_UNSPECIFIED: true, // never sent
+		quotav1.FailureReason_FAILURE_REASON_CLOCK:       true, // no leader judges its clock against others yet
+		quotav1.FailureReason_FAILURE_REASON_QUARANTINE:  true, // nothing rewinds yet
+	}
+	reasons := map[quotav1.Reason]bool{}
+	for _, s := range translations {
+		sent[s.failure] = true
+		reasons[s.reason] = true
+	}
+	for v, name := range quotav1.FailureReason_name {
+		if !sent[quotav1.FailureReason(v)] {
+			t.Errorf("no result gives %s", name)
+		}
+	}
+	for v, name := range quotav1.Reason_name {
+		if !reasons[quotav1.Reason(v)] {
+			t.Errorf("no result gives %s", name)
+		}
+	}
+}
+
+// TestOnlyAnAllowReadsAsOne: of all values that a result can have, two are an allow, on every front.
+func TestOnlyAnAllowReadsAsOne(t *testing.T) {
+	for r := range 1 + math.MaxUint8 {
+		result := partition.Result(r)
+		n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(result) }))
+		want := result == partition.Allowed || result == partition.NoMatchAllowed
+		response, err := n.Service().Check(t.Context(), checkOf("u42"))
+		if got := err == nil && response.GetAnswer().GetDecision() == quotav1.Decision_DECISION_ALLOW; got != want {
+			t.Errorf("result %d over gRPC: allowed is %v", r, got)
+		}
+		if meaning, ok := translations[result]; ok && (meaning.decision == "allow") != want {
+			t.Errorf("result %d over HTTP: %q", r, meaning.decision)
+		}
+	}
+}
+
+// TestRA09RetryAfterIsWholeSecondsUp: digits only, the ceiling of the wait with 0.2 % on top, so at most
+// one second more than the bare ceiling, and at least 1.
+func TestRA09RetryAfterIsWholeSecondsUp(t *testing.T) {
+	for wait, want := range map[int64]int64{
+		1: 1, second / 1000: 1, 998_003_992: 1, 998_003_993: 2, second: 2, second + 1: 2, 299_997_000_000: 301,
+		30 * second: 31, 60 * second: 61, 500 * second: 501, 500*second + 1: 502, 3600 * second: 3608,
+	} {
+		o := partition.Outcome{Result: partition.Denied}
+		o.Answer.Time, o.Answer.At = 5*second, 5*second+wait
+		got := server.Advice(&o)
+		if got != want || got != adviceByRationals(wait) {
+			t.Errorf("wait of %d ns: %d s, want %d, by rationals %d", wait, got, want, adviceByRationals(wait))
+		}
+		if bare := limit.WholeSeconds(wait); got < bare || wait < 400*second && got > bare+1 {
+			t.Errorf("wait of %d ns: %d s, bare %d", wait, got, bare)
+		}
+	}
+	o := partition.Outcome{Result: partition.Denied}
+	if o.Answer.At = math.MaxInt64 - 1; server.Advice(&o) != 9_223_372_037 {
+		t.Errorf("the longest wait is told as %d s", server.Advice(&o))
+	}
+	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Denied) }))
+	if a := n.get(t, "/check?principal=u42"); a.header.Get("Retry-After") != "31" || a.status != http.StatusTooManyRequests {
+		t.Errorf("status %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+	}
+}
+
+// adviceByRationals is the slow way: wait × 1.002 s, rounded up.
+func adviceByRationals(wait int64) int64 {
+	exact := new(big.Rat).Mul(big.NewRat(wait, second), big.NewRat(1002, 1000))
+	whole := new(big.Int).Quo(exact.Num(), exact.Denom())
+	if !exact.IsInt() {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return max(1, whole.Int64())
+}
+
+// TestFailuresCarryWhatTheirReasonPromises: where to ask, when, and with what resolution.
+func TestFailuresCarryWhatTheirReasonPromises(t *testing.T) {
+	resolution := &partition.Resolution{Policies: []partition.Resolved{{
+		Namespace: "media", Name: "conversions", Revision: 0x0102030405060708, Key: []byte("key"), Partition: 7,
+	}}}
+	failure := func(r partition.Result) *quotav1.Failure {
+		n := newNode(answering(func(*partition.Call) partition.Outcome {
+			o := outcomeOf(r)
+			o.Resolution, o.Detail = resolution, "what exactly"
+			return o
+		}))
+		_, err := n.Service().Check(t.Context(), checkOf("u42"))
+		return failureIn(t, err)
+	}
+	if f := failure(partition.StaleTime); f.GetStaleTime().GetDecisionTimeNs() != 100*second || f.GetPartition() != 7 {
+		t.Errorf("stale time: %v", f)
+	}
+	if f := failure(partition.NotLeader); f.GetNotLeader() == nil {
+		t.Errorf("not leader: %v", f)
+	}
+	if f := failure(partition.Stopping); f.Partition != nil {
+		t.Errorf("a check that was refused before it had a partition names one: %v", f)
+	}
+	if f := failure(partition.NotSupported); f.GetMessage() != "not supported: what exactly" {
+		t.Errorf("message %q", f.GetMessage())
+	}
+	f := failure(partition.StalePolicy)
+	p := f.GetStalePolicy().GetResolution().GetPolicies()
+	if f.GetStalePolicy().GetSetVersion() != 3 || len(p) != 1 || p[0].GetPolicy() != "media/conversions" ||
+		string(p[0].GetRevision()) != "\x01\x02\x03\x04\x05\x06\x07\x08" || string(p[0].GetKey()) != "key" || p[0].GetPartition() != 7 {
+		t.Errorf("stale policy: %v", f)
+	}
+}

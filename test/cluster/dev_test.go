@@ -1,0 +1,209 @@
+package cluster_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	allowed     = http.StatusOK
+	denied      = http.StatusTooManyRequests
+	unavailable = http.StatusServiceUnavailable
+)
+
+// TestThreePerMinuteAndTheFourthIsTooMany: what the README begins with, under the built-in sample.
+func TestThreePerMinuteAndTheFourthIsTooMany(t *testing.T) {
+	t.Parallel()
+	p := start(t, filepath.Join(t.TempDir(), "data")).ready(t)
+	p.want(t, "alice", allowed, allowed, allowed)
+	a := p.check(t, "alice")
+	if a.status != denied || a.Decision != "deny" || a.Reason != "limit" || a.Remaining == nil || *a.Remaining != 0 {
+		t.Errorf("the fourth: %+v", a)
+	}
+	// The first of them is at most a minute old; 61 is a minute and 0.2 %.
+	if a.retryAfter < 1 || a.retryAfter > 61 {
+		t.Errorf("Retry-After: %d", a.retryAfter)
+	}
+	p.want(t, "bob", allowed)
+
+	grpc := p.line(t, "grpc ")
+	ask := []string{"--server", grpc, "--domain", "video-api", "principal=bob", "api_class=convert"}
+	for i, want := range []int{0, 0, 3, 3} {
+		if status, out := quotactl(t, append([]string{"check"}, ask...)...); status != want {
+			t.Errorf("quotactl check %d: status %d\n%s", i, status, out)
+		}
+	}
+	status, out := quotactl(t, append([]string{"inspect"}, ask...)...)
+	if fields := strings.Fields(out); status != 0 || !strings.Contains(strings.Join(fields, " "), "default/conversions per-minute rollingWindow 3 0 3 1m0s") {
+		t.Errorf("quotactl inspect: status %d\n%s", status, out)
+	}
+}
+
+// TestAKilledProcessHasForgottenNothing: not once, and not after several kills in the middle of checks.
+func TestAKilledProcessHasForgottenNothing(t *testing.T) {
+	t.Parallel()
+	dir, policies := t.TempDir(), hourly(t)
+	p := start(t, dir, "--policies", policies).ready(t)
+	p.want(t, "alice", allowed, allowed, allowed, denied)
+	p.want(t, "bob", allowed)
+	p.kill(t)
+
+	p = start(t, dir, "--policies", policies).ready(t)
+	p.want(t, "alice", denied)
+	p.want(t, "bob", allowed, allowed, denied)
+
+	// Killed while four askers ask: whoever was told "allow" was, and there are never more than three.
+	var allows atomic.Int64
+	for round := range 2 {
+		var askers sync.WaitGroup
+		for range 4 {
+			askers.Go(func() {
+				for range 5 {
+					if a, err := p.tryCheck("carol"); err == nil && a.status == allowed {
+						allows.Add(1)
+					}
+				}
+			})
+		}
+		if round == 0 {
+			p.kill(t)
+			askers.Wait()
+			p = start(t, dir, "--policies", policies).ready(t)
+		}
+		askers.Wait()
+	}
+	if n := allows.Load(); n > 3 {
+		t.Errorf("%d were allowed, at most 3 may be", n)
+	}
+	p.want(t, "carol", denied)
+}
+
+// TestALostDiskNeverAllowsAFourth: a replica whose folder is gone stays out and is reported; the two others
+// remember.
+func TestALostDiskNeverAllowsAFourth(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{"n1", "n2", "n3"} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			dir, policies := t.TempDir(), hourly(t)
+			p := start(t, dir, "--policies", policies).ready(t)
+			p.want(t, "alice", allowed, allowed, allowed, denied)
+			p.kill(t)
+			remove(t, dir, lost)
+
+			p = start(t, dir, "--policies", policies)
+			p.line(t, "replica "+lost+" awaiting replacement")
+			p.line(t, "http ")
+			for { // also before it is ready: never an allow
+				if a := p.check(t, "alice"); a.status == denied {
+					break
+				} else if a.status != unavailable {
+					t.Fatalf("%+v", a)
+				}
+			}
+			p.ready(t)
+			p.want(t, "alice", denied, denied, denied)
+			p.want(t, "bob", allowed)
+		})
+	}
+}
+
+// TestWithoutAMajorityEverythingIsUnavailable: the process runs, says so, and allows nobody.
+func TestWithoutAMajorityEverythingIsUnavailable(t *testing.T) {
+	t.Parallel()
+	dir, policies := t.TempDir(), hourly(t)
+	p := start(t, dir, "--policies", policies).ready(t)
+	p.want(t, "alice", allowed, allowed, allowed, denied)
+	p.kill(t)
+	remove(t, dir, "n1", "n3")
+
+	p = start(t, dir, "--policies", policies)
+	if rest := p.line(t, "no leader: "); !strings.HasSuffix(rest, "awaiting replacement: n1, n3") {
+		t.Errorf("it says %q", rest)
+	}
+	for _, account := range []string{"alice", "somebody-new"} {
+		for range 10 {
+			if a := p.check(t, account); a.status != unavailable || a.retryAfter != 1 || a.Decision != "unavailable" {
+				t.Fatalf("%s: %+v", account, a)
+			}
+		}
+	}
+	response, err := http.Get("http://" + p.line(t, "metrics ") + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != unavailable {
+		t.Errorf("/readyz: status %d", response.StatusCode)
+	}
+	if status := p.terminate(t, termination[0]); status != 0 {
+		t.Errorf("ended with %d\n%s", status, p.stderr.String())
+	}
+}
+
+// TestOtherPoliciesOnAKeptDirectoryAreRefused, with the hashes and what to do.
+func TestOtherPoliciesOnAKeptDirectoryAreRefused(t *testing.T) {
+	t.Parallel()
+	dir, policies := t.TempDir(), hourly(t)
+	p := start(t, dir, "--policies", policies).ready(t)
+	p.want(t, "alice", allowed)
+	p.kill(t)
+
+	other := start(t, dir) // with the sample
+	if status := other.wait(t); status != 1 {
+		t.Errorf("ended with %d", status)
+	}
+	said := other.stderr.String()
+	for _, want := range []string{"quotanode: --policies: ", "another policy set is in force", "in force is ", "asked for is ", "choose another --data-dir"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	p = start(t, dir, "--policies", policies).ready(t)
+	p.want(t, "alice", allowed, allowed, denied)
+}
+
+// TestASecondProcessOnADirectoryIsRefused, and the first one goes on.
+func TestASecondProcessOnADirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir).ready(t)
+	second := start(t, dir)
+	if status := second.wait(t); status != 1 {
+		t.Errorf("ended with %d", status)
+	}
+	if said := second.stderr.String(); !strings.Contains(said, "quotanode: --data-dir "+dir+": ") || !strings.Contains(said, "another process") {
+		t.Errorf("it says\n%s", said)
+	}
+	p.want(t, "alice", allowed, allowed, allowed, denied)
+}
+
+// TestASignalStopsInOrder: with status 0, nothing on stderr that is an error, and nothing forgotten.
+func TestASignalStopsInOrder(t *testing.T) {
+	t.Parallel()
+	dir, policies := t.TempDir(), hourly(t)
+	for i, signal := range termination {
+		p := start(t, dir, "--policies", policies).ready(t)
+		p.want(t, "alice", [][]int{{allowed, allowed, allowed, denied}, {denied}}[i]...)
+		if status := p.terminate(t, signal); status != 0 {
+			t.Errorf("%v: ended with %d", signal, status)
+		}
+		if said := p.stderr.String(); strings.Contains(said, "level=ERROR") || strings.Contains(said, "quotanode:") {
+			t.Errorf("%v: it says\n%s", signal, said)
+		}
+	}
+}
+
+func remove(t *testing.T, dir string, replicas ...string) {
+	t.Helper()
+	for _, name := range replicas {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

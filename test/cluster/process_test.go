@@ -1,0 +1,264 @@
+// Package cluster_test runs the programs as people run them: as processes, with signals, kills and files
+// that go missing. It waits by looking, with a deadline, and kills only what it has started.
+package cluster_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait. Nothing here takes a tenth of it on an idle machine.
+const patience = 60 * time.Second
+
+// programs is where TestMain has built quotanode and quotactl.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "quorate-cluster-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+string(filepath.Separator), "../../cmd/quotanode", "../../cmd/quotactl")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		return 1
+	}
+	programs = dir
+	return m.Run()
+}
+
+// process is a running `quotanode dev`.
+type process struct {
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when it has ended and all of its output is read
+	err    error         // of Wait, once ended
+	stderr bytes.Buffer  // complete once ended
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// start starts `quotanode dev` on dir with addresses of its own. It ends with the test at the latest.
+func start(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	args = append([]string{"dev", "--data-dir", dir, "--http-address", ":0", "--grpc-address", ":0", "--metrics-address", ":0"}, args...)
+	p := &process{cmd: exec.Command(filepath.Join(programs, "quotanode"), args...), ended: make(chan struct{})}
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.watch(stdout)
+	t.Cleanup(func() {
+		p.kill(t)
+		if t.Failed() {
+			t.Logf("quotanode %q said\n%s\n%s", args, strings.Join(p.said(), "\n"), p.stderr.String())
+		}
+	})
+	return p
+}
+
+func (p *process) watch(stdout io.Reader) {
+	for s := bufio.NewScanner(stdout); s.Scan(); {
+		p.mu.Lock()
+		p.lines = append(p.lines, s.Text())
+		p.mu.Unlock()
+	}
+	p.err = p.cmd.Wait()
+	close(p.ended)
+}
+
+func (p *process) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.lines...)
+}
+
+// line waits for a line that begins so, and returns what follows.
+func (p *process) line(t *testing.T, prefix string) (rest string) {
+	t.Helper()
+	eventually(t, "the line "+prefix, func() bool {
+		for _, l := range p.said() {
+			if after, ok := strings.CutPrefix(l, prefix); ok {
+				rest = after
+				return true
+			}
+		}
+		select {
+		case <-p.ended:
+			t.Fatalf("ended without the line %q: %v\n%s", prefix, p.err, p.stderr.String())
+		default:
+		}
+		return false
+	})
+	return rest
+}
+
+// ready waits until the node says so.
+func (p *process) ready(t *testing.T) *process {
+	t.Helper()
+	p.line(t, "ready")
+	return p
+}
+
+// kill ends the process with no warning.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	p.wait(t)
+}
+
+// terminate asks the process to end and returns its exit status.
+func (p *process) terminate(t *testing.T, signal os.Signal) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	return p.wait(t)
+}
+
+// wait waits for the end and returns the exit status, -1 after a signal.
+func (p *process) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		t.Fatal("the process doesn't end")
+		return 0
+	}
+}
+
+// answer is what /check says.
+type answer struct {
+	status     int
+	retryAfter int // seconds; 0: none
+	Decision   string
+	Reason     string
+	Remaining  *int
+}
+
+// check asks over HTTP for one conversion of the account.
+func (p *process) check(t *testing.T, account string) answer {
+	t.Helper()
+	a, err := p.tryCheck(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// tryCheck is check for processes that may end meanwhile.
+func (p *process) tryCheck(account string) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	address := ""
+	for _, l := range p.said() {
+		if rest, ok := strings.CutPrefix(l, "http "); ok {
+			address = rest
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/check?principal="+account+"&api_class=convert", nil)
+	if err != nil {
+		return a, err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return a, err
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&a); err != nil {
+		return a, err
+	}
+	a.status = response.StatusCode
+	a.retryAfter, _ = strconv.Atoi(response.Header.Get("Retry-After"))
+	return a, nil
+}
+
+// want asks until each status has come, in this order. On a machine with too much to do a leader may be
+// unsure of its majority for a moment, and says so: then nothing was consumed, and it is asked again.
+func (p *process) want(t *testing.T, account string, statuses ...int) {
+	t.Helper()
+	for i, want := range statuses {
+		var a answer
+		eventually(t, "an answer", func() bool {
+			a = p.check(t, account)
+			return a.status != unavailable || a.Reason == "outcome_unknown"
+		})
+		if a.status != want {
+			t.Fatalf("check %d of %s: %+v, want %d", i+1, account, a, want)
+		}
+	}
+}
+
+// quotactl runs the tool and returns its exit status and output.
+func quotactl(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(programs, "quotactl"), args...).Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		return exit.ExitCode(), string(out) + string(exit.Stderr)
+	}
+	return 0, string(out)
+}
+
+// eventually looks until done says so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// hourly writes a policy file under which an allowance outlives any test: three per hour.
+func hourly(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "policies.yaml")
+	text := `policies:
+- name: conversions
+  domain: video-api
+  key: [principal, api_class]
+  limits:
+  - {name: hourly, rollingWindow: {limit: 3, window: 1h}}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var termination = []os.Signal{syscall.SIGTERM, syscall.SIGINT}
