@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +66,7 @@ func (s *settings) run(ctx context.Context, out io.Writer) error {
 		Log: s.log, Registry: registry,
 	})
 	d.server.Start(l)
-	d.greet(l)
+	d.greet()
 	err = d.attend(ctx, l)
 	if err = errors.Join(s.explain(err), d.stop()); err != nil {
 		return &runError{err}
@@ -97,8 +98,8 @@ func closeAll(l server.Listeners) (err error) {
 	return err
 }
 
-// greet says where everything is.
-func (d *dev) greet(l server.Listeners) {
+// greet says what it stands on.
+func (d *dev) greet() {
 	fmt.Fprintf(d.out, "data %s\n", d.settings.dataDir)
 	for _, r := range d.cluster.Replicas() {
 		if r.Awaiting {
@@ -107,21 +108,18 @@ func (d *dev) greet(l server.Listeners) {
 		}
 		fmt.Fprintf(d.out, "replica %s %s\n", r.Name, r.ID)
 	}
-	fmt.Fprintf(d.out, "http %s\ngrpc %s\nmetrics %s\n", l.HTTP.Addr(), l.GRPC.Addr(), l.Ops.Addr())
 }
 
-// attend tells when the node is ready, and waits for the end: ctx's, which is none to speak of, or an error.
+// attend tells when the node is ready, and waits for the end: ctx's, which is none to speak of, or an
+// error. The addresses are told as soon as somebody who asks there is answered, or won't be for a while.
 func (d *dev) attend(ctx context.Context, l server.Listeners) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ready := make(chan error, 1)
-	go func() { ready <- d.cluster.Ready(ctx) }()
-	defer func() {
-		cancel()
-		if ready != nil {
-			<-ready
-		}
-	}()
-	slow := time.NewTimer(d.patience())
+	var waiting sync.WaitGroup
+	waiting.Go(func() { ready <- d.cluster.Ready(ctx) })
+	defer waiting.Wait()
+	defer cancel()
+	slow, told := time.NewTimer(d.patience()), false
 	defer slow.Stop()
 	for {
 		select {
@@ -131,26 +129,35 @@ func (d *dev) attend(ctx context.Context, l server.Listeners) error {
 			return err
 		case err := <-d.server.Failed():
 			return err
+		case <-slow.C:
+			if !told {
+				told = true
+				d.locate(l)
+				d.warn()
+			}
 		case err := <-ready:
-			ready = nil
 			if ctx.Err() != nil {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			d.suggest(l)
-		case <-slow.C:
-			if ready != nil {
-				d.warn()
+			if !told {
+				told = true
+				d.locate(l)
 			}
+			d.suggest(l)
 		}
 	}
 }
 
+func (d *dev) locate(l server.Listeners) {
+	fmt.Fprintf(d.out, "http %s\ngrpc %s\nmetrics %s\n", l.HTTP.Addr(), l.GRPC.Addr(), l.Ops.Addr())
+}
+
 // patience is how long to wait for a leader before saying so: not at all where there can be none.
 func (d *dev) patience() time.Duration {
-	if awaiting := d.awaiting(); 2*len(awaiting) > len(d.cluster.Replicas()) {
+	if 2*len(d.awaiting()) > len(d.cluster.Replicas()) {
 		return 0
 	}
 	return readyWithin

@@ -41,7 +41,8 @@ type Answer struct {
 // Refusal says why an entry was refused as a whole.
 type Refusal uint8
 
-// The refusals of whole entries. None of them changed anything.
+// The refusals of whole entries. None of them changed anything but the index and,
+// where the term was right, decision time.
 const (
 	Accepted Refusal = iota
 	// RefusedTerm: stamped in another term, or before its term's first entry.

@@ -196,7 +196,7 @@ func benchSnapshot(b *testing.B) {
 	const runs, batches = 5, 100
 	d, batch := steady(b, million())
 	for b.Loop() {
-		var freeze time.Duration = time.Hour
+		freeze := time.Hour
 		var quiet, held [batches]time.Duration
 		for run := range runs {
 			d.timed(batch, run, quiet[:])

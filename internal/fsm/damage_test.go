@@ -146,6 +146,19 @@ func TestEveryBitOfASnapshotCounts(t *testing.T) {
 	}
 }
 
+func TestSnapshotTellsItsTime(t *testing.T) {
+	r := lived(t)
+	b := written(t, r.m.Snapshot())
+	if now, err := fsm.SnapshotTime(bytes.NewReader(b)); err != nil || now != r.m.Now() {
+		t.Errorf("taken at %d (%v), want %d", now, err, r.m.Now())
+	}
+	for _, cut := range []int{0, len(magic), 30, len(b) / 2} {
+		if _, err := fsm.SnapshotTime(bytes.NewReader(b[:cut])); !errors.Is(err, fsm.ErrSnapshot) {
+			t.Errorf("cut to %d bytes: %v", cut, err)
+		}
+	}
+}
+
 // Behind the checksums stands the state hash: what a snapshot says of usage can't be
 // another without it.
 func TestEveryByteOfASnapshotIsHashed(t *testing.T) {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
@@ -151,13 +150,6 @@ func (m *Machine) gather(c *Check, parts []part) {
 
 func (p *part) sameKey(o *part) bool {
 	return p.hash == o.hash && p.quota == o.quota && string(p.charge.Key) == string(o.charge.Key)
-}
-
-func saturating(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }
 
 // weigh asks every limit of every part at the time now. It changes nothing.

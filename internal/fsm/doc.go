@@ -21,7 +21,8 @@
 // else every limit of every charge admits and all are charged and the allow is
 // recorded, or nothing changes. Invariants:
 //
-//   - a denial, a refusal and a read change nothing;
+//   - a denial, a refusal and a read change nothing that counts: at most, what no
+//     longer does is dropped;
 //   - usage and record of an allow appear together, or neither does;
 //   - live usage and live records are never dropped to make room: a full machine
 //     refuses new keys and new records;

@@ -98,14 +98,15 @@ func (m *Machine) Inspect(dst []Use, ch *Charge, now int64) []Use {
 }
 
 func use(spec limit.Spec, u limit.Usage, l int32, now int64) Use {
-	d := spec.Peek(u, now, 1)
-	left := d.Remaining
-	if d.Allowed && left != limit.Unlimited {
-		left++
-	}
-	used := spec.Amount - left
+	finite := spec
+	finite.Amount = min(spec.Amount, limit.MaxAmount) // even where all is admitted it is counted
+	left := finite.Peek(u, now, 0).Remaining
+	x := Use{Limit: l, Spec: spec, Used: finite.Amount - left, Left: left, FullAt: spec.FullAt(u, now)}
 	if spec.Algorithm == limit.RollingWindow {
-		used = u.Log.Used(now - spec.Window)
+		x.Used = u.Log.Used(now - spec.Window)
 	}
-	return Use{Limit: l, Spec: spec, Used: used, Left: left, FullAt: spec.FullAt(u, now)}
+	if spec.Amount == limit.Unlimited {
+		x.Left = limit.Unlimited
+	}
+	return x
 }

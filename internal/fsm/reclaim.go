@@ -2,8 +2,9 @@ package fsm
 
 // Reclaiming is part of applying entries, in bounded portions: what no longer
 // counts goes when an entry says so, on every replica alike, and no entry pays
-// for more than a few milliseconds of it. A batch reclaims more than it can add: a
-// key per charge.
+// for more than a few milliseconds of it. A batch reclaims more than it can add, a
+// key per charge; and a key that was used since it was filed, and so takes a turn
+// without going, has a charge that paid for that turn.
 const (
 	batchReclaims = 64
 	tickReclaims  = 16384

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -11,45 +12,47 @@ import (
 // TestIndexIsAMap plays random insertions and removals against a map, with hashes that
 // spread, that crowd into a few buckets, and that are all equal.
 func TestIndexIsAMap(t *testing.T) {
-	for name, hashOf := range map[string]func(row uint32) uint64{
-		"spread":     func(row uint32) uint64 { return mix(uint64(row), 7) },
-		"one bucket": func(row uint32) uint64 { return uint64(row%997) << 8 },
-		"few tags":   func(row uint32) uint64 { return mix(uint64(row), 7)&^0xff | uint64(row%3) },
-		"equal":      func(row uint32) uint64 { return 42 },
-		"all ones":   func(row uint32) uint64 { return ^uint64(0) - uint64(row%2)<<60 },
+	for _, c := range []struct {
+		name   string
+		rows   uint32 // what is equal or nearly so shares one bucket, so there are few
+		hashOf func(row uint32) uint64
+	}{
+		{"spread", 30_000, func(row uint32) uint64 { return mix(uint64(row), 7) }},
+		{"few tags", 30_000, func(row uint32) uint64 { return mix(uint64(row), 7)&^0xff | uint64(row%3) }},
+		{"one bucket", 800, func(row uint32) uint64 { return uint64(row%997) << 8 }},
+		{"equal", 800, func(uint32) uint64 { return 42 }},
+		{"all ones", 800, func(row uint32) uint64 { return ^uint64(0) - uint64(row%2)<<60 }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(1, 2))
-			ix, rows := newIndex(hashOf), map[uint32]bool{}
-			most, churn := 30_000, 60_000
-			if name != "spread" && name != "few tags" {
-				most = 800 // what is equal or nearly so shares one bucket
-			}
-			for range churn {
-				row := rng.Uint32N(uint32(most))
-				if rows[row] {
-					ix.remove(hashOf(row), row)
-					delete(rows, row)
-				} else {
-					ix.insert(hashOf(row), row)
-					rows[row] = true
-				}
-			}
-			for row := range uint32(most) {
-				if holds(&ix, row) != rows[row] {
-					t.Fatalf("row %d: in the index %t, in the map %t", row, !rows[row], rows[row])
-				}
-			}
-			if ix.live != len(rows) {
-				t.Errorf("%d rows live, want %d", ix.live, len(rows))
-			}
-			for row := range rows {
-				ix.remove(hashOf(row), row)
-			}
-			if ix.live != 0 || len(ix.dir) != 1 {
-				t.Errorf("empty, it keeps %d rows and %d buckets", ix.live, len(ix.dir))
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { playIndex(t, c.rows, c.hashOf) })
+	}
+}
+
+func playIndex(t *testing.T, most uint32, hashOf func(row uint32) uint64) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	ix, rows := newIndex(hashOf), map[uint32]bool{}
+	for range 60_000 {
+		row := rng.Uint32N(most)
+		if rows[row] {
+			ix.remove(hashOf(row), row)
+			delete(rows, row)
+		} else {
+			ix.insert(hashOf(row), row)
+			rows[row] = true
+		}
+	}
+	for row := range most {
+		if holds(&ix, row) != rows[row] {
+			t.Fatalf("row %d: in the index %t, in the map %t", row, !rows[row], rows[row])
+		}
+	}
+	if ix.live != len(rows) {
+		t.Errorf("%d rows live, want %d", ix.live, len(rows))
+	}
+	for row := range rows {
+		ix.remove(hashOf(row), row)
+	}
+	if ix.live != 0 || len(ix.dir) != 1 {
+		t.Errorf("empty, it keeps %d rows and %d buckets", ix.live, len(ix.dir))
 	}
 }
 
@@ -101,49 +104,37 @@ func TestBlocksWasteLittle(t *testing.T) {
 // TestArenaKeepsBlocksApart plays random allocations, writes and releases against plain
 // slices, with snapshots taken in between that must not change.
 func TestArenaKeepsBlocksApart(t *testing.T) {
+	a := blocks{newArena(), map[blockRef][]byte{}}
 	rng := rand.New(rand.NewPCG(3, 4))
-	a := newArena()
-	blocks := map[blockRef][]byte{}
-	type frozen struct {
-		arena  *arena
-		blocks map[blockRef][]byte
+	var frozen []blocks
+	for i := range 20_000 {
+		switch {
+		case len(a.want) < 50 || rng.IntN(100) < 51:
+			ref := a.alloc(1 + rng.IntN(1+rng.IntN(3000)))
+			if a.want[ref] != nil {
+				t.Fatalf("block %x is handed out twice", ref)
+			}
+			a.want[ref] = scribble(a.write(ref), i)
+		case rng.IntN(2) == 0:
+			ref := a.any()
+			a.want[ref] = scribble(a.write(ref), i)
+		default:
+			ref := a.any()
+			a.release(ref)
+			delete(a.want, ref)
+		}
+		if i%2000 == 1000 {
+			frozen = append(frozen, blocks{a.freeze(), maps.Clone(a.want)})
+		}
 	}
-	var snapshots []frozen
-	same := func(a *arena, blocks map[blockRef][]byte) {
-		for ref, want := range blocks {
-			if !bytes.Equal(a.read(ref), want) {
+	for _, b := range append(frozen, a) {
+		for ref, want := range b.want {
+			if !bytes.Equal(b.read(ref), want) {
 				t.Fatalf("block %x isn't what was written", ref)
 			}
 		}
 	}
-	for i := range 20_000 {
-		switch {
-		case len(blocks) < 50 || rng.IntN(100) < 51:
-			ref := a.alloc(1 + rng.IntN(1+rng.IntN(3000)))
-			if blocks[ref] != nil {
-				t.Fatalf("block %x is handed out twice", ref)
-			}
-			blocks[ref] = scribble(a.write(ref), i)
-		default:
-			for ref := range blocks { // any
-				if rng.IntN(2) == 0 {
-					blocks[ref] = scribble(a.write(ref), i)
-					continue
-				}
-				a.release(ref)
-				delete(blocks, ref)
-				break
-			}
-		}
-		if i%2000 == 1000 {
-			snapshots = append(snapshots, frozen{a.freeze(), cloneBlocks(blocks)})
-		}
-	}
-	same(a, blocks)
-	for _, s := range snapshots {
-		same(s.arena, s.blocks)
-	}
-	for ref := range blocks {
+	for ref := range a.want {
 		a.release(ref)
 	}
 	for i, c := range a.classes {
@@ -153,19 +144,24 @@ func TestArenaKeepsBlocksApart(t *testing.T) {
 	}
 }
 
+// blocks is an arena and what should be in it.
+type blocks struct {
+	*arena
+	want map[blockRef][]byte
+}
+
+func (b blocks) any() blockRef {
+	for ref := range b.want {
+		return ref
+	}
+	panic("no blocks")
+}
+
 func scribble(b []byte, seed int) []byte {
 	for i := range b {
 		b[i] = byte(seed + i)
 	}
 	return slices.Clone(b)
-}
-
-func cloneBlocks(blocks map[blockRef][]byte) map[blockRef][]byte {
-	c := map[blockRef][]byte{}
-	for ref, b := range blocks {
-		c[ref] = slices.Clone(b)
-	}
-	return c
 }
 
 // TestFrozenTableNeverChanges: what a frozen table holds stays, whatever is written,

@@ -34,7 +34,7 @@ import (
 // cluster is three replicas of one partition. In a bubble elections and timeouts
 // cost no real time, and a goroutine that is left behind fails the test.
 type cluster struct {
-	t        *testing.T
+	t        testing.TB
 	dir      string
 	origin   time.Time
 	network  *transport.Network
@@ -62,7 +62,7 @@ type replica struct {
 
 	mu       sync.Mutex
 	fatals   []error
-	stopping chan struct{} // closed when the process is to stop
+	stopping chan struct{} // closed when Raft is to end
 
 	group  atomic.Pointer[partition.Group] // nil while stopped
 	stores *partition.Stores
@@ -92,9 +92,8 @@ func inNewBubble(t *testing.T, dir string, test func(cl *cluster), options ...fu
 }
 
 func newCluster(t testing.TB, dir string, options ...func(*cluster)) *cluster {
-	tt, _ := t.(*testing.T)
 	cl := &cluster{
-		t: tt, dir: dir, origin: time.Now(), network: transport.NewNetwork(transport.Options{}),
+		t: t, dir: dir, origin: time.Now(), network: transport.NewNetwork(transport.Options{}),
 		genesis: partition.NewGenesis(1, []string{"a", "b", "c"}), set: policies(),
 	}
 	cl.settings = fsm.Settings{
@@ -170,7 +169,7 @@ func (r *replica) start() {
 	r.must(err)
 	cfg := partition.Config{
 		ID: r.id, Genesis: cl.genesis, Bootstrap: true, Settings: &cl.settings,
-		Stores: r.stores, Transport: r.link, Clock: accumulator, Source: r.clock,
+		Stores: r.stores, Transport: &link{Local: r.link, closing: r.stopping}, Clock: accumulator, Source: r.clock,
 		Log: slog.New(slog.DiscardHandler), Metrics: r.metrics, Fatal: r.fatal,
 	}
 	if os.Getenv("TRACE") != "" {
@@ -190,7 +189,6 @@ func (r *replica) stop() {
 	if g == nil {
 		return
 	}
-	close(r.stopping)
 	hangs := time.AfterFunc(time.Minute, func() { panic("replica " + r.id + " does not stop within a minute") })
 	r.must(errors.Join(g.Close(), r.link.Close(), r.stores.Close()))
 	hangs.Stop()
@@ -471,6 +469,18 @@ func (cl *cluster) same() {
 		}
 	}
 	cl.t.Fatal("the replicas did not come to the same entry within 20 s")
+}
+
+// link tells of its closing, which a Group does when it has told Raft to end.
+type link struct {
+	*transport.Local
+	once    sync.Once
+	closing chan struct{}
+}
+
+func (l *link) Close() error {
+	l.once.Do(func() { close(l.closing) })
+	return l.Local.Close()
 }
 
 // unhurried begins no two snapshots in one millisecond, as a disk doesn't: the

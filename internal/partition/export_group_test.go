@@ -5,9 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
-	"github.com/quorate/quorate/internal/policy"
 )
 
 // LastIndex is the index of the newest entry in the replica's log.
@@ -40,17 +38,18 @@ func (g *Group) StampOf(term uint64) int64 { return g.stamp(&leadership{term: te
 // Tamper changes this replica's state behind the log's back.
 func (g *Group) Tamper(f func(*fsm.Machine)) { g.machine.Read(f) }
 
-// Compact takes a snapshot and keeps no entry that it covers.
+// Compact takes a snapshot and keeps few of the entries that it covers, as after
+// thousands of them.
 func (g *Group) Compact() error {
 	rc := g.raft.ReloadableConfig()
-	rc.TrailingLogs = 0
+	rc.TrailingLogs = 20
 	if err := g.raft.ReloadConfig(rc); err != nil {
 		return err
 	}
 	return g.raft.Snapshot().Error()
 }
 
-// SnapshotsInstalled reports whether the replica's state began as a snapshot.
+// SnapshotIndex is the last entry that the replica's newest snapshot covers.
 func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_index"] }
 
 // Settle ends an entry as Raft's future does that failed.
@@ -65,9 +64,6 @@ func (g *Group) Seq() uint64 {
 
 // RaftState is what Raft says of the replica.
 func (g *Group) RaftState() raft.RaftState { return g.raft.State() }
-
-// HeldTime is the time that a first entry would carry now.
-func (s *Stores) HeldTime() clock.Held { return s.Held() }
 
 // Queue is the queue of calls that wait.
 type Queue = queue
@@ -92,9 +88,3 @@ func DomainOf(c *Call) int32 { return c.check.Domain }
 
 // LabelsOf returns the labels of a result.
 func LabelsOf(r Result) [2]string { return resultLabels[r] }
-
-// ResolveUnder resolves a call under a set as a leader of one of two partitions.
-func ResolveUnder(set *policy.Compiled, settings fsm.Settings, m *fsm.Machine, c *Call) (Outcome, bool) {
-	r := resolver{set: set, settings: settings, slots: m.Slots()}
-	return r.resolve(c)
-}

@@ -250,7 +250,7 @@ func TestAnAskerThatIsDoneGetsAllItsAnswers(t *testing.T) {
 		h.release(10)
 		answers, _ := receive(t, s, 10)
 		once(t, answers, 0, 10)
-		if _, err := s.Recv(); err != io.EOF {
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 			t.Errorf("the stream ends with %v", err)
 		}
 	})
