@@ -12,7 +12,6 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
-	"github.com/quorate/quorate/internal/policy"
 )
 
 // target is whom to ask, in which domain, and how to show the answer: what check and inspect share.
@@ -31,7 +30,7 @@ const (
 func (t *target) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&t.server, "server", "127.0.0.1:8081", "gRPC address of the node")
-	flags.StringVar(&t.domain, "domain", policy.DefaultNamespace, "domain of the descriptor")
+	flags.StringVar(&t.domain, "domain", "", "domain of the descriptor (default: the only one)")
 	flags.StringVarP(&t.output, "output", "o", outputText, "text or json")
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "longest to wait for the answer")
 }

@@ -51,7 +51,7 @@ func (d *decider) Inspect(domain string, descriptor keyspace.Descriptor) partiti
 func serve(t *testing.T, d *decider) string {
 	t.Helper()
 	s := server.New(server.Config{
-		Decider: d, Domains: func() []string { return nil }, Monotonic: func() int64 { return 0 },
+		Decider: d, Domains: func() []string { return []string{"video-api"} }, Monotonic: func() int64 { return 0 },
 		Ready: func() bool { return true }, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	var l server.Listeners

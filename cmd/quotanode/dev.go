@@ -188,7 +188,7 @@ func (d *dev) suggest(l server.Listeners) {
 	}
 	const entries = "principal=alice api_class=convert"
 	fmt.Fprintf(d.out, "try curl -i 'http://%s/check?%s'\n", l.HTTP.Addr(), strings.ReplaceAll(entries, " ", "&"))
-	fmt.Fprintf(d.out, "try quotactl check --server %s --domain video-api %s\n", l.GRPC.Addr(), entries)
+	fmt.Fprintf(d.out, "try quotactl check --server %s %s\n", l.GRPC.Addr(), entries)
 }
 
 // stop closes what answers first, then what decides: a check in flight still needs it.

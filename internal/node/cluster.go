@@ -306,12 +306,23 @@ func (c *Cluster) fail(err error) {
 	}
 }
 
+// leaderFirst orders the replicas for closing: a leader that is gone complains of
+// no follower that is.
+func (c *Cluster) leaderFirst() []*replica {
+	c.leading()
+	n := int(c.leader.Load())
+	if n >= len(c.replicas) {
+		return c.replicas
+	}
+	return append(append([]*replica{c.replicas[n]}, c.replicas[:n]...), c.replicas[n+1:]...)
+}
+
 // Close stops everything. It can be called more than once.
 func (c *Cluster) Close() error {
 	var err error
 	c.once.Do(func() {
 		c.establishing.stop()
-		for _, r := range c.replicas {
+		for _, r := range c.leaderFirst() {
 			err = errors.Join(err, r.close())
 		}
 		c.ticking.stop()

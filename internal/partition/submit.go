@@ -56,15 +56,16 @@ type submission struct {
 	queued bool
 }
 
+// reply is a call whose Outcome is set and not yet told.
 type reply struct {
-	call    *Call
-	outcome Outcome
+	call *Call
 	// memory: the answer is one that only a leader with a lease may give.
 	memory bool
 }
 
 func (s *submission) answer(c *Call, o Outcome, memory bool) {
-	s.ready = append(s.ready, reply{c, o, memory})
+	c.Outcome = o
+	s.ready = append(s.ready, reply{c, memory})
 }
 
 // consider answers what the applied state can answer.
@@ -172,9 +173,9 @@ func (s *submission) reply() {
 	leased := s.group.leased()
 	for _, r := range s.ready {
 		if r.memory && !leased {
-			r.outcome = s.base.fail(NoQuorum)
+			r.call.Outcome = s.base.fail(NoQuorum)
 		}
-		s.group.finishAll(r.call, r.outcome)
+		s.group.finishAll(r.call, r.call.Outcome)
 	}
 }
 

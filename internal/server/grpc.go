@@ -74,7 +74,7 @@ type quota struct {
 // Check answers one check.
 func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.CheckResponse, error) {
 	var r partition.Request
-	if f := read(&r, m); f != nil {
+	if f := read(&r, m, q.server.cfg.Domains); f != nil {
 		return nil, statusOf(refusal(f))
 	}
 	r.Deadline = q.server.deadline(remaining(ctx))
@@ -92,14 +92,15 @@ func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.Ch
 
 // Inspect says what a descriptor has used.
 func (q *quota) Inspect(_ context.Context, m *quotav1.InspectRequest) (*quotav1.InspectResponse, error) {
-	if f := domainFault(m.GetDomain()); f != nil {
+	domain, f := readDomain(m.GetDomain(), q.server.cfg.Domains)
+	if f != nil {
 		return nil, statusOf(refusal(f))
 	}
 	d, f := readDescriptor(m.GetDescriptor_())
 	if f != nil {
 		return nil, statusOf(refusal(f.under("descriptor")))
 	}
-	in := q.server.cfg.Decider.Inspect(m.GetDomain(), d)
+	in := q.server.cfg.Decider.Inspect(domain, d)
 	if !meaningOf(in.Result).decided() {
 		return nil, statusOf(failureOf(&in.Outcome))
 	}

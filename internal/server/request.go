@@ -51,10 +51,11 @@ func newID() (id fsm.ID) {
 	return id
 }
 
-// read turns a check of the wire into r, which must be zero, and says what is wrong with it.
-func read(r *partition.Request, m *quotav1.CheckRequest) *fault {
-	r.Domain = m.GetDomain()
-	if f := domainFault(r.Domain); f != nil {
+// read turns a check of the wire into r, which must be zero, and says what is wrong with it. domains names
+// those that the policies know, for a check that leaves its domain out.
+func read(r *partition.Request, m *quotav1.CheckRequest, domains func() []string) *fault {
+	var f *fault
+	if r.Domain, f = readDomain(m.GetDomain(), domains); f != nil {
 		return f
 	}
 	n := len(m.GetDescriptors())
@@ -63,7 +64,6 @@ func read(r *partition.Request, m *quotav1.CheckRequest) *fault {
 	}
 	r.Descriptors = make([]keyspace.Descriptor, n)
 	for i, d := range m.GetDescriptors() {
-		var f *fault
 		if r.Descriptors[i], f = readDescriptor(d); f != nil {
 			return f.under(index("descriptors", i))
 		}
@@ -75,6 +75,14 @@ func read(r *partition.Request, m *quotav1.CheckRequest) *fault {
 		return f
 	}
 	return readResolution(r, m.GetResolution())
+}
+
+// readDomain is the domain that a message names, or the only one there is if it names none.
+func readDomain(name string, domains func() []string) (string, *fault) {
+	if name == "" {
+		return onlyOf(domains())
+	}
+	return name, domainFault(name)
 }
 
 func domainFault(domain string) *fault {

@@ -23,13 +23,21 @@ import (
 )
 
 // recorder is a Decider that keeps what it is asked, and allows it.
-type recorder struct{ requests []partition.Request }
+type recorder struct {
+	requests  []partition.Request
+	inspected []string // domains
+}
 
 func (r *recorder) node() *node {
-	return newNode(answering(func(c *partition.Call) partition.Outcome {
+	d := answering(func(c *partition.Call) partition.Outcome {
 		r.requests = append(r.requests, c.Request)
 		return outcomeOf(partition.Allowed)
-	}))
+	})
+	d.inspect = func(domain string, d keyspace.Descriptor) partition.Inspection {
+		r.inspected = append(r.inspected, domain)
+		return partition.Inspection{Outcome: outcomeOf(partition.Allowed)}
+	}
+	return newNode(d)
 }
 
 func entry(name, value string) *quotav1.Entry {
@@ -61,7 +69,6 @@ func TestFieldsAreHeldToTheBoundsOfTheContract(t *testing.T) {
 	}{
 		{"domain at its bound", func(m *quotav1.CheckRequest) { m.Domain = strings.Repeat("d", 253) }, ""},
 		{"long domain", func(m *quotav1.CheckRequest) { m.Domain = strings.Repeat("d", 254) }, "domain: has 254 bytes"},
-		{"no domain", func(m *quotav1.CheckRequest) { m.Domain = "" }, "domain: is empty"},
 		{"no descriptors", func(m *quotav1.CheckRequest) { m.Descriptors = nil }, "descriptors: has 0 descriptors"},
 		{"an empty descriptor", func(m *quotav1.CheckRequest) { m.Descriptors[0].Entries = nil }, ""},
 		{"16 descriptors", func(m *quotav1.CheckRequest) { m.Descriptors = make([]*quotav1.Descriptor, 16) }, ""},
@@ -107,6 +114,28 @@ func TestFieldsAreHeldToTheBoundsOfTheContract(t *testing.T) {
 			if len(asked.requests) != 0 {
 				t.Errorf("%s: was asked for all the same", c.name)
 			}
+		}
+	}
+}
+
+// TestTheOnlyDomainMayBeLeftOut: where there are several, nobody guesses.
+func TestTheOnlyDomainMayBeLeftOut(t *testing.T) {
+	for _, domains := range [][]string{{"video-api"}, {"a", "b"}, {}} {
+		var asked recorder
+		n := asked.node()
+		n.domains = domains
+		m := checkOf("u42")
+		m.Domain = ""
+		_, err := n.Service().Check(t.Context(), m)
+		_, inspected := n.Service().Inspect(t.Context(), &quotav1.InspectRequest{Descriptor_: m.Descriptors[0]})
+		if len(domains) == 1 {
+			if err != nil || inspected != nil || asked.requests[0].Domain != "video-api" || asked.inspected[0] != "video-api" {
+				t.Errorf("one domain: %v, %v", err, inspected)
+			}
+			continue
+		}
+		if status.Code(err) != codes.InvalidArgument || status.Code(inspected) != codes.InvalidArgument || len(asked.requests)+len(asked.inspected) > 0 {
+			t.Errorf("%d domains: %v, %v", len(domains), err, inspected)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 	for i, m := range checks {
 		p := &batch[i]
 		p.talk, p.tag = c, m.GetTag()
-		if p.fault = readTagged(&p.Request, m); p.fault != nil {
+		if p.fault = readTagged(&p.Request, m, c.server.cfg.Domains); p.fault != nil {
 			p.fault = p.fault.under(index("checks", i))
 			c.finish(p)
 			continue
@@ -158,11 +158,11 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 	return true
 }
 
-func readTagged(r *partition.Request, m *quotav1.TaggedCheck) *fault {
+func readTagged(r *partition.Request, m *quotav1.TaggedCheck, domains func() []string) *fault {
 	if m.GetTimeoutNs() < 0 {
 		return &fault{"timeout_ns", "is negative"}
 	}
-	if f := read(r, m.GetCheck()); f != nil {
+	if f := read(r, m.GetCheck(), domains); f != nil {
 		return f.under("check")
 	}
 	return nil

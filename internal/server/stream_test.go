@@ -208,7 +208,7 @@ func TestFailuresOfAStreamStayWithTheirCheck(t *testing.T) {
 				{quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, "checks[1].check.descriptors[0].entries[1].name: is empty"},
 				{quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, "no leader has heard a majority of the replicas lately"},
 				{quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, "checks[3].timeout_ns: is negative"},
-				{quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, "checks[4].check.domain: is empty"},
+				{quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, "checks[4].check.descriptors: has 0 descriptors, 1 to 16 are allowed"},
 			} {
 				f := answers[i].GetFailure()
 				if f.GetReason() != want.reason || f.GetMessage() != want.message {

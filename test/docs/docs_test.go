@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,7 +127,9 @@ func startDev(t *testing.T, command string) *strings.Replacer {
 		"--http-address", "127.0.0.1:0", "--grpc-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir = root
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// "go run" passes no signal on: the whole group is told.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 20 * time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -578,7 +578,8 @@ func (x *Resolution) GetPolicies() []*ResolvedPolicy {
 // CheckRequest is one question. It never carries a time of the asker, a limit or a policy's text.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Namespace of the descriptors' meaning, 1 to 253 bytes.
+	// Namespace of the descriptors' meaning, up to 253 bytes. Empty: the only domain that the policies know;
+	// bad input where they know several.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	// 1 to 16 descriptors. All of them are admitted and charged, or none is; charges to one limit of one
 	// key are summed.
