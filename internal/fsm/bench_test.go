@@ -30,6 +30,7 @@ func BenchmarkState(b *testing.B) {
 	b.Run("bytes per key, 3 events", func(b *testing.B) { benchBytes(b, million(), 3, 20*second, 80) })
 	b.Run("bytes per key, 500 events over 24 h", func(b *testing.B) { benchBytes(b, million()/50, 500, 24*hour/500, 4096) })
 	b.Run("bytes per decision record", benchRecords)
+	b.Run("build", benchBuild)
 	for _, keys := range []int{1000, 100_000, million()} {
 		b.Run(fmt.Sprintf("decide, %d keys", keys), func(b *testing.B) { benchDecide(b, keys) })
 	}
@@ -125,6 +126,33 @@ func benchBytes(b *testing.B, keys, events int, gap int64, target float64) {
 			b.Fatalf("%+v", mem)
 		}
 		runtime.KeepAlive(d)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchBuild times the decisions that build a million keys of three events each, in
+// random order, with a horizon of decisions remembered behind them.
+func benchBuild(b *testing.B) {
+	n := million()
+	for b.Loop() {
+		d := newLoad(b, n, second, policy.Limit{Name: "l", Algorithm: limit.RollingWindow, Amount: 1000, Window: hour})
+		var total time.Duration
+		best := time.Hour
+		for range 3 {
+			order := d.rng.Perm(n)
+			for len(order) >= fsm.MaxChecks {
+				d.now += second / 100
+				e := d.batch(fsm.MaxChecks, func(i int) int { return order[i] })
+				order = order[fsm.MaxChecks:]
+				from := time.Now()
+				d.commit(e)
+				took := time.Since(from)
+				total, best = total+took, min(best, took)
+			}
+		}
+		decisions := 3 * (n / fsm.MaxChecks) * fsm.MaxChecks
+		b.ReportMetric(float64(best)/fsm.MaxChecks, "best-ns/check")
+		report(b, float64(total)/float64(decisions), "mean-ns/check", 600)
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -41,8 +41,9 @@ func (m *Machine) sound(ch *Charge, domain int32) bool {
 		ch.Cost > 0 && ch.Cost <= policy.TooMuch
 }
 
-// decide decides one check and records it if it is allowed.
-func (m *Machine) decide(c *Check) Answer {
+// decide decides one check, whose keys have the given hashes, and records it if it
+// is allowed.
+func (m *Machine) decide(c *Check, hashes []uint64) Answer {
 	if a, ok := m.recall(c); ok {
 		return a
 	}
@@ -58,7 +59,7 @@ func (m *Machine) decide(c *Check) Answer {
 		return Answer{Verdict: VerdictStaleTime, Time: m.now}
 	}
 	parts := m.scratch.parts[:len(c.Charges)]
-	m.gather(c, parts)
+	m.gather(c, parts, hashes)
 	v := m.weigh(parts, m.now)
 	if v.answer.Verdict != VerdictAllow {
 		return v.answer
@@ -72,17 +73,27 @@ func (m *Machine) decide(c *Check) Answer {
 		}
 	}
 	m.remember(c, &v.answer)
-	v.answer.FullAt = m.fullAt(v.part, v.answer.Limit, m.now)
+	v.answer.FullAt = m.fullAfter(v.part, v.answer.Limit)
 	return v.answer
+}
+
+// fullAfter is fullAt for what has just been admitted: of a rolling window that is
+// the newest event, so when it has left there is nothing else.
+func (m *Machine) fullAfter(p *part, l int32) int64 {
+	spec := m.set.Spec(p.charge.Policy, int(l), p.charge.Tier, p.charge.Override)
+	if spec.Algorithm == limit.RollingWindow && spec.Amount != limit.Unlimited {
+		return after(m.now, spec.Window)
+	}
+	return m.fullAt(p, l, m.now)
 }
 
 // fullAt returns when all of a limit is available again to the part's key.
 func (m *Machine) fullAt(p *part, l int32, now int64) int64 {
 	q := &m.quotas[p.quota]
+	spec := m.set.Spec(p.charge.Policy, int(l), p.charge.Tier, p.charge.Override)
 	if !p.known { // an earlier part has only just created the key
 		p.slot, p.known = m.keys.find(p.hash, p.quota, p.charge.Key)
 	}
-	spec := m.set.Spec(p.charge.Policy, int(l), p.charge.Tier, p.charge.Override)
 	return spec.FullAt(m.usage(p, q, int(l)), now)
 }
 
@@ -129,13 +140,13 @@ func (m *Machine) measuring(c *Check, a *Answer) (found *Charge) {
 
 func (m *Machine) domainOf(quota uint32) int32 { return m.quotas[quota].domain }
 
-// gather finds each charge's key and sums what the check takes from it.
-func (m *Machine) gather(c *Check, parts []part) {
+// gather finds each charge's key, by its hash, and sums what the check takes from it.
+func (m *Machine) gather(c *Check, parts []part, hashes []uint64) {
 	for i := range parts {
 		ch := &c.Charges[i]
 		p := &parts[i]
 		*p = part{charge: ch, quota: uint32(ch.Policy)}
-		p.hash = m.keys.hash(p.quota, ch.Key)
+		p.hash = hashes[i]
 		p.slot, p.known = m.keys.find(p.hash, p.quota, ch.Key)
 		for !p.sameKey(&parts[p.first]) {
 			p.first++
@@ -296,7 +307,9 @@ func (m *Machine) record(p *part, q *quota) {
 	if q.precision > 0 {
 		e = m.merged(l, p.hash, q, e)
 	}
-	m.forgetExcess(l, p.hash, q, e.Cost)
+	if !m.covered(p, q) {
+		m.forgetExcess(l, p.hash, q, e.Cost)
+	}
 	m.keys.logFor(p.slot, l.Need(e.Time, e.Cost)).Append(e.Time, e.Cost)
 	m.sum += eventSum(p.hash, e)
 	m.account(q, eventBytes)
@@ -313,6 +326,13 @@ func (m *Machine) merged(l limit.Log, hash uint64, q *quota, e limit.Event) limi
 	m.sum -= eventSum(hash, last)
 	m.account(q, -eventBytes)
 	return last.Merged(e.Time, e.Cost)
+}
+
+// covered reports whether a finite amount, whose window is as long as the log is
+// kept, has just admitted the part: then all that the log holds is within it.
+func (m *Machine) covered(p *part, q *quota) bool {
+	return q.covering >= 0 &&
+		m.set.Spec(p.charge.Policy, int(q.covering), p.charge.Tier, p.charge.Override).Amount != limit.Unlimited
 }
 
 // forgetExcess forgets the oldest events that the key can never need once cost

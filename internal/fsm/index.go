@@ -26,6 +26,7 @@ type index struct {
 	depth  uint8
 	live   int
 	hashOf func(row uint32) uint64
+	touch  func(rows []uint32) // reads what hashOf of these will read; nil: nothing
 }
 
 type bucket struct {
@@ -165,11 +166,18 @@ func (ix *index) replace(hash uint64, old, low, high *bucket) {
 		}
 		ix.dir[first+i] = b
 	}
+	live := make([]uint32, 0, bucketSlots)
 	for s, tag := range old.tags {
 		if tag > tagDeleted {
-			h := ix.hashOf(old.rows[s])
-			ix.bucketOf(h).put(h, old.rows[s])
+			live = append(live, old.rows[s])
 		}
+	}
+	if ix.touch != nil {
+		ix.touch(live)
+	}
+	for _, row := range live {
+		h := ix.hashOf(row)
+		ix.bucketOf(h).put(h, row)
 	}
 }
 
@@ -203,6 +211,8 @@ func (b *bucket) clear(slot uint32, open bool) {
 func (ix *index) shrink() {
 	ix.live--
 	if ix.live == 0 && ix.depth > 0 {
+		touch := ix.touch
 		*ix = newIndex(ix.hashOf)
+		ix.touch = touch
 	}
 }

@@ -19,6 +19,8 @@ type keys struct {
 	blocks *arena
 	byKey  index
 	expiry expiry
+
+	touched uint64 // of what was read ahead, so that reading it isn't left out
 }
 
 // freeClass marks a slot as free: what would be its block number is then the
@@ -31,6 +33,10 @@ func newKeys(seed keyspace.Seed) *keys {
 		b := k.block(slot)
 		return k.hash(b.quota(), b.key())
 	})
+	k.byKey.touch = func(slots []uint32) {
+		var refs [bucketSlots]blockRef
+		k.touched += k.touchBlocks(slots, refs[:])
+	}
 	return k
 }
 

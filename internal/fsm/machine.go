@@ -42,6 +42,7 @@ type scratch struct {
 	check   Check
 	batch   batch
 	parts   [MaxCharges]part
+	ahead   ahead
 	answers []Answer
 }
 
@@ -169,11 +170,17 @@ func (m *Machine) applyBatch(body []byte, a *Applied) error {
 	}
 	m.reclaim(batchReclaims + len(b.charges)/chargeBytes)
 	a.Answers = m.scratch.answers[:0]
+	m.scratch.ahead.batch = *b
+	var hashes []uint64
 	for b.next(c) {
+		if len(hashes) == 0 {
+			hashes = m.scratch.ahead.look(m)
+		}
 		if err := m.verify(c); err != nil {
 			return err
 		}
-		a.Answers = append(a.Answers, m.decide(c))
+		a.Answers = append(a.Answers, m.decide(c, hashes))
+		hashes = hashes[len(c.Charges):]
 	}
 	m.scratch.answers = a.Answers
 	return nil

@@ -20,6 +20,8 @@ type quota struct {
 	// largest is the policy's largest amount: of a log's units beyond it the
 	// oldest go early, and a marker stays.
 	largest uint64
+	// covering is a rolling limit whose window is the retention; -1 if none is.
+	covering int8
 	// known is the time since which every event is known.
 	known int64
 	// states maps a limit to its place among the key's states; -1 for a rolling one.
@@ -56,13 +58,17 @@ func newQuota(set *policy.Compiled, i int32) quota {
 		precision: set.Precision(i),
 		largest:   set.LargestAmount(i),
 		known:     limit.Forever,
+		covering:  -1,
 		states:    make([]int8, set.Limits(i)),
 	}
 	for l := range q.states {
 		q.states[l] = -1
-		if p.Limits[l].Algorithm != limit.RollingWindow {
+		switch {
+		case p.Limits[l].Algorithm != limit.RollingWindow:
 			q.states[l] = int8(q.count)
 			q.count++
+		case p.Limits[l].Window == q.retention:
+			q.covering = int8(l)
 		}
 	}
 	return q

@@ -61,7 +61,11 @@ func (m *Machine) Recall(c *Check) (Answer, bool) { return m.recall(c) }
 func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
 	var buf [MaxCharges]part
 	parts := buf[:len(c.Charges)]
-	m.gather(c, parts)
+	var hashes [MaxCharges]uint64
+	for i := range c.Charges {
+		hashes[i] = m.keys.hash(uint32(c.Charges[i].Policy), c.Charges[i].Key)
+	}
+	m.gather(c, parts, hashes[:])
 	v := m.weigh(parts, now)
 	switch {
 	case v.answer.Verdict == VerdictDeny:

@@ -199,9 +199,7 @@ func (g *Group) Close() error {
 	g.expire() // tells those who were late in the last round
 	g.stepDown(Stopping)
 	g.awaitFutures()
-	down := g.raft.Shutdown()
-	g.closeLinks() // or Raft would wait for peers that hang
-	err := down.Error()
+	err := g.stopRaft()
 	g.mu.Lock()
 	var left []uint64
 	for seq := range g.flights {
@@ -217,14 +215,22 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// closeLinks ends requests in flight. Raft does the same, but only when its
-// goroutines have ended, and these may be waiting for an answer.
-func (g *Group) closeLinks() {
-	if links, ok := g.cfg.Transport.(raft.WithClose); ok {
-		if err := links.Close(); err != nil {
-			g.log.Warn("close links", "error", err)
+// stopGrace is how long requests in flight may take to end by themselves.
+const stopGrace = 250 * time.Millisecond
+
+// stopRaft ends Raft's goroutines, then its links. Where they wait for a peer that
+// hangs, whose deadline is seconds and a snapshot's minutes, the links go first.
+func (g *Group) stopRaft() error {
+	down := g.raft.Shutdown()
+	hangs := time.AfterFunc(stopGrace, func() {
+		if links, ok := g.cfg.Transport.(raft.WithClose); ok {
+			if err := links.Close(); err != nil {
+				g.log.Warn("close links", "error", err)
+			}
 		}
-	}
+	})
+	defer hangs.Stop()
+	return down.Error()
 }
 
 // awaitFutures waits until Raft has said what became of each entry. That comes

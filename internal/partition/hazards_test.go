@@ -3,6 +3,7 @@ package partition_test
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -125,16 +126,27 @@ func TestAnOutcomeThatComesAfterTheWaitIsNotHeardTwice(t *testing.T) {
 	}, tuned(func(c *partition.Config) { c.GiveUp = 10 * time.Millisecond }))
 }
 
-// The same in the same moment: an apply and a wait that ends meet.
+// The same in the same moment: an apply and the end of the wait meet.
 func TestAnAnswerAndTheEndOfTheWaitMeet(t *testing.T) {
-	inBubble(t, func(cl *cluster) {
-		r := cl.leader()
-		for range 500 {
-			s := r.submit(cl.request("open", "u1"))[0]
-			for s.answers.Load() == 0 {
-				r.group.Load().Settle(r.group.Load().Seq(), errors.New("gave up"))
+	seeds(t, 1, func(t *testing.T, rng *rand.Rand) {
+		inBubble(t, func(cl *cluster) {
+			g := cl.leader().group.Load()
+			met := 0
+			for range 1000 {
+				spins := rng.IntN(200)
+				s := cl.leader().submit(cl.request("open", "u1"))[0]
+				for range spins { // the apply comes after about as long
+					runtime.Gosched()
+				}
+				for s.answers.Load() == 0 {
+					g.Settle(g.Seq(), errors.New("gave up"))
+				}
+				if s.Result == partition.Unknown {
+					met++
+				}
 			}
-		}
+			t.Logf("the end of the wait came first %d times of 1000", met)
+		})
 	})
 }
 

@@ -1,0 +1,257 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/node"
+	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/internal/policy"
+	"github.com/quorate/quorate/internal/transport"
+)
+
+// bubbleClock follows a bubble's time.
+type bubbleClock struct{ origin time.Time }
+
+func (c bubbleClock) Monotonic() int64 { return int64(time.Since(c.origin)) }
+func (c bubbleClock) Raw() int64       { return int64(time.Since(c.origin)) }
+
+func openInBubble(t *testing.T, dir string, network *transport.Network, set policy.Set) *node.Cluster {
+	t.Helper()
+	c, err := node.Open(node.Config{
+		Dir: dir, Set: set, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Source: bubbleClock{time.Now()}, Network: network,
+	})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return c
+}
+
+func closed(t *testing.T, c *node.Cluster) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func readyInBubble(t *testing.T, c *node.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := c.Ready(ctx); err != nil {
+		t.Fatalf("ready: %v", err)
+	}
+}
+
+// Checks find the leader wherever it is, and whoever leads next knows what was used.
+func TestAFailoverForgetsNothing(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := transport.NewNetwork(transport.Options{})
+		c := openInBubble(t, dir, network, threePerMinute())
+		defer closed(t, c)
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed, partition.Allowed)
+		used := []partition.Result{partition.Allowed, partition.Denied, partition.Denied}
+		for i := range 3 {
+			first := leaderOf(c)
+			network.Isolate(raft.ServerAddress(first))
+			time.Sleep(5 * time.Second)
+			if next := leaderOf(c); next == first || next == "" {
+				t.Fatalf("%s was cut off, and %q leads", first, next)
+			}
+			want(t, c, "u42", used[i])
+			network.Heal()
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// leaderOf names the replica that most of the others follow.
+func leaderOf(c *node.Cluster) (leader string) {
+	votes := map[string]int{}
+	for _, s := range c.Statuses() {
+		if votes[s.Leader]++; s.Leader != "" && votes[s.Leader] == 2 {
+			leader = s.Leader
+		}
+	}
+	return leader
+}
+
+func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		network := transport.NewNetwork(transport.Options{})
+		c := openInBubble(t, dir, network, threePerMinute())
+		defer closed(t, c)
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed)
+		for _, s := range c.Statuses() {
+			network.Isolate(raft.ServerAddress(s.ID))
+		}
+		time.Sleep(3 * time.Second)
+		want(t, c, "u42", partition.NoQuorum)
+		d, _ := keyspace.NewDescriptor([]keyspace.Entry{{Name: "principal", Value: "u42"}})
+		if in := c.Inspect("video", d); in.Result != partition.NoQuorum {
+			t.Errorf("inspect: result %d", in.Result)
+		}
+		if c.Leading() {
+			t.Error("it says that a leader answers")
+		}
+		network.Heal()
+		time.Sleep(5 * time.Second)
+		want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Denied)
+	})
+}
+
+// A kept folder goes on with the set that it was founded with, or not at all.
+func TestAnotherPolicySetOnAKeptFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed)
+		closed(t, c)
+
+		other := threePerMinute()
+		other.Policies[0].Limits[0].Amount = 1000
+		c = openInBubble(t, dir, nil, other)
+		if err := c.Ready(context.Background()); !errors.Is(err, partition.ErrOtherSet) {
+			t.Errorf("ready: %v", err)
+		}
+		if err := <-c.Failed(); !errors.Is(err, partition.ErrOtherSet) {
+			t.Errorf("failed: %v", err)
+		}
+		want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Denied) // of three, as ever
+		closed(t, c)
+
+		c = openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Denied)
+		closed(t, c)
+	})
+}
+
+func TestClosingUnderLoadAnswersEveryCallOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		var calls sync.WaitGroup
+		answers := make([]atomic.Int32, 2000)
+		d, _ := keyspace.NewDescriptor([]keyspace.Entry{{Name: "principal", Value: "u42"}})
+		for i := range answers {
+			calls.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+				done := make(chan struct{}, 2)
+				c.Submit(&partition.Call{
+					Request: partition.Request{Domain: "video", Descriptors: []keyspace.Descriptor{d}, Cost: 1, ID: newID(), Unfenced: true},
+					Done:    func(*partition.Call) { answers[i].Add(1); done <- struct{}{} },
+				})
+				<-done
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		closed(t, c)
+		closed(t, c) // once more is fine
+		calls.Wait()
+		time.Sleep(time.Minute)
+		for i := range answers {
+			if n := answers[i].Load(); n != 1 {
+				t.Fatalf("call %d was answered %d times", i, n)
+			}
+		}
+	})
+}
+
+// A start that fails lets go of what it opened.
+func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed)
+		closed(t, c)
+
+		log := filepath.Join(dir, "n3", "genesis.json")
+		document, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(log, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = node.Open(node.Config{
+			Dir: dir, Set: threePerMinute(), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Source: bubbleClock{time.Now()},
+		})
+		if err == nil {
+			t.Fatal("a damaged genesis document was accepted")
+		}
+		if err := os.WriteFile(log, document, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c = openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Denied)
+		closed(t, c)
+	})
+}
+
+func TestASetThatDoesNotCompileOpensNothing(t *testing.T) {
+	dir := t.TempDir()
+	bad := threePerMinute()
+	bad.Policies[0].Limits = nil
+	if _, err := node.Open(node.Config{Dir: dir, Set: bad, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Fatal("accepted")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestAClusterSaysWhatBecameOfItsReplicas(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed)
+		before := c.Replicas()
+		if d := c.Domains(); len(d) != 1 || d[0] != "video" {
+			t.Errorf("domains %v", d)
+		}
+		closed(t, c)
+		if err := os.RemoveAll(filepath.Join(dir, "n2")); err != nil {
+			t.Fatal(err)
+		}
+		c = openInBubble(t, dir, nil, threePerMinute())
+		defer closed(t, c)
+		readyInBubble(t, c)
+		ids := map[string]string{}
+		for _, r := range c.Replicas() {
+			if r.Awaiting != (r.Name == "n2") {
+				t.Errorf("%+v", r)
+			}
+			ids[r.Name] = r.ID
+		}
+		if ids["n1"] != before[0].ID || ids["n3"] != before[2].ID {
+			t.Errorf("identities %v became %v", before, ids)
+		}
+		if n := len(c.Statuses()); n != 2 {
+			t.Errorf("%d run", n)
+		}
+	})
+}
