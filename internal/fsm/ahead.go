@@ -1,60 +1,64 @@
 package fsm
 
-// aheadChecks is how many checks are looked up ahead of being decided: many enough
+// aheadCharges is how many charges are looked up ahead of being decided: many enough
 // to keep the memory busy, few enough that what they touch stays in the cache.
-const aheadChecks = 128
+const aheadCharges = 128
 
 // ahead reads what the next checks of a batch will need before they are decided.
-// Deciding one check is a chain of four or five reads from a table of a gigabyte, each
-// of which waits for the one before; the same step of many checks doesn't wait. It
-// changes nothing and decides nothing: what it finds only lies in the cache then.
+// Deciding one check is a chain of four or five reads from tables of a gigabyte, each
+// of which waits for the one before; the same step of many checks doesn't wait, so
+// each step is a loop of its own. It changes nothing and decides nothing: what it
+// finds only lies in the cache then.
 type ahead struct {
 	batch  batch // a second reader of the same bytes
 	check  Check
-	hashes [aheadChecks]uint64
-	rows   [aheadChecks]uint32
-	refs   [aheadChecks]blockRef
+	ids    [aheadCharges]uint64 // hashes of ids, and
+	keys   [aheadCharges]uint64 // of keys
+	rows   [aheadCharges]uint32
+	blocks [aheadCharges]blockRef
 }
 
 // look touches what the next checks will need and returns the hashes of the keys of
 // their charges, in order.
 func (a *ahead) look(m *Machine) []uint64 {
-	n := 0
-	for n+MaxCharges <= aheadChecks && a.batch.next(&a.check) {
-		m.keys.touched += m.records.touch(a.check.Domain, &a.check.ID)
+	checks, charges := 0, 0
+	for charges+MaxCharges <= aheadCharges && a.batch.next(&a.check) {
+		a.ids[checks] = m.records.hash(a.check.Domain, &a.check.ID)
+		checks++
 		for i := range a.check.Charges {
 			ch := &a.check.Charges[i]
-			a.hashes[n] = m.keys.hash(uint32(ch.Policy), ch.Key)
-			n++
+			a.keys[charges] = m.keys.hash(uint32(ch.Policy), ch.Key)
+			charges++
 		}
 	}
-	m.keys.touched += m.keys.touch(a.hashes[:n], a.rows[:], a.refs[:])
-	return a.hashes[:n]
+	hashes := a.keys[:charges]
+	sum := m.keys.byKey.touchGroups(hashes) + m.records.byID.touchGroups(a.ids[:checks])
+	rows := m.keys.byKey.likely(hashes, a.rows[:0])
+	m.keys.touched += sum + m.keys.touchBlocks(rows, a.blocks[:])
+	return hashes
 }
 
-// touch reads where the index would find the id, or put it.
-func (r *records) touch(domain int32, id *ID) uint64 {
-	h := r.hash(domain, id)
-	return r.byID.bucketOf(h).group(homeGroup(h))
-}
-
-// touch reads the blocks that the hashes lead to, all of them a step at a time.
-func (k *keys) touch(hashes []uint64, rows []uint32, refs []blockRef) (sum uint64) {
+// touchGroups reads where the hashes' rows are, or would be put.
+func (ix *index) touchGroups(hashes []uint64) (sum uint64) {
 	for _, h := range hashes {
-		sum += k.byKey.bucketOf(h).group(homeGroup(h))
+		b, g := ix.bucketOf(h), homeGroup(h)
+		sum += b.group(g) + uint64(b.rows[g*8])
 	}
-	n := 0
+	return sum
+}
+
+// likely appends the first candidate row of each hash that has one.
+func (ix *index) likely(hashes []uint64, rows []uint32) []uint32 {
 	for _, h := range hashes {
-		p := k.byKey.probe(h)
+		p := ix.probe(h)
 		if row, ok := p.next(); ok {
-			rows[n] = row
-			n++
+			rows = append(rows, row)
 		}
 	}
-	return sum + k.touchBlocks(rows[:n], refs)
+	return rows
 }
 
-// touchBlocks reads the beginnings of the slots' blocks.
+// touchBlocks reads the beginnings of the slots' blocks; refs has room for them.
 func (k *keys) touchBlocks(slots []uint32, refs []blockRef) (sum uint64) {
 	for i, slot := range slots {
 		refs[i] = *k.slots.at(slot)
@@ -64,4 +68,15 @@ func (k *keys) touchBlocks(slots []uint32, refs []blockRef) (sum uint64) {
 		sum += uint64(b[0]) + uint64(b[min(len(b)-1, 63)])
 	}
 	return sum
+}
+
+// touchOldest reads where the index has the n oldest records.
+func (r *records) touchOldest(n uint64) (sum uint64) {
+	var hashes [aheadCharges]uint64
+	n = min(n, r.rows.len(), aheadCharges)
+	for i := range n {
+		rec := r.rows.at(r.rows.head + i)
+		hashes[i] = r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id))
+	}
+	return r.byID.touchGroups(hashes[:n])
 }

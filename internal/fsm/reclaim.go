@@ -97,10 +97,13 @@ func (m *Machine) account(q *quota, bytes int64) {
 
 // expireRecords forgets up to budget decision records older than the horizon.
 func (m *Machine) expireRecords(budget int) {
-	for ; budget > 0; budget-- {
+	for n := 0; n < budget; n++ {
 		t, ok := m.records.oldest()
 		if !ok || m.now-t <= m.settings.Horizon {
 			return
+		}
+		if n%aheadCharges == 0 {
+			m.keys.touched += m.records.touchOldest(uint64(budget - n))
 		}
 		r := *m.records.rows.at(m.records.rows.head)
 		q := &m.quotas[r.quota()]

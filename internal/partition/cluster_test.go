@@ -87,6 +87,9 @@ func inNewBubble(t *testing.T, dir string, test func(cl *cluster), options ...fu
 	})
 }
 
+// pass lets d of the bubble's time go by.
+func pass(d time.Duration) { time.Sleep(d) }
+
 func newCluster(t testing.TB, dir string, options ...func(*cluster)) *cluster {
 	cl := &cluster{
 		t: t, dir: dir, origin: time.Now(), network: transport.NewNetwork(transport.Options{}),
@@ -241,7 +244,7 @@ func (cl *cluster) adopt() {
 	for range 3 {
 		r := cl.leader()
 		for !r.group.Load().Status().Formed {
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		if r.group.Load().SetPolicies(context.Background(), fsm.Version{Epoch: 1, Number: 1}, cl.set) == nil {
 			return
@@ -260,7 +263,7 @@ func (cl *cluster) leader(among ...*replica) *replica {
 		if r := leading(among); r != nil {
 			return r
 		}
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 	}
 	cl.t.Fatal("no leader within a minute")
 	return nil
@@ -435,7 +438,7 @@ func (cl *cluster) same() {
 			equal = equal && s.Applied == all[0].Applied
 		}
 		if !equal {
-			time.Sleep(20 * time.Millisecond)
+			pass(20 * time.Millisecond)
 			continue
 		}
 		for _, s := range all {

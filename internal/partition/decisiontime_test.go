@@ -23,7 +23,7 @@ func TestCLKAFrozenLeaderWaitsForAMajorityAndItsTimeStandsStill(t *testing.T) {
 			if o := r.ask(cl.request("three", "u1")); o.Result != partition.NoQuorum {
 				t.Errorf("in the moment of waking: %s", name(o.Result))
 			}
-			time.Sleep(200 * time.Millisecond) // heartbeats
+			pass(200 * time.Millisecond) // heartbeats
 			o := r.ask(cl.request("three", "u1"))
 			if o.Result != partition.Denied {
 				t.Errorf("a majority has answered: %s", name(o.Result))
@@ -49,7 +49,7 @@ func TestCLKAFrozenLeaderThatIsAloneStaysSilent(t *testing.T) {
 			if o := r.ask(cl.request("three", "u1")); o.Result != partition.NoQuorum && o.Result != partition.NotLeader {
 				t.Fatalf("got %s", name(o.Result))
 			}
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestTimeIsLoggedAtLeastEveryFiveSeconds(t *testing.T) {
 		r := cl.leader()
 		last, changed := r.group.Load().Status().Now, time.Now()
 		for range 3000 {
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			if now := r.group.Load().Status().Now; now != last {
 				last, changed = now, time.Now()
 			}
@@ -90,7 +90,7 @@ func TestDecisionTimeIsNeverFasterThanTrueTime(t *testing.T) {
 			for range 80 {
 				disturb(cl, rng)
 				for range 3 {
-					time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+					pass(time.Duration(rng.IntN(400)) * time.Millisecond)
 					s := cl.replicas[rng.IntN(3)].submit(cl.request("other", "u1"))[0]
 					if o := s.wait(); o.Result == partition.NotLeader {
 						for _, r := range cl.replicas {
@@ -150,6 +150,6 @@ func disturb(cl *cluster, rng *rand.Rand) {
 		r.clock.jump([]time.Duration{10 * time.Second, 1100 * time.Millisecond, -time.Second}[rng.IntN(3)])
 	}
 	if rng.IntN(3) == 0 {
-		time.Sleep(2 * time.Second) // time to elect
+		pass(2 * time.Second) // time to elect
 	}
 }

@@ -23,13 +23,13 @@ func TestClosingWaitsForWhatIsCommittedAndNotYetApplied(t *testing.T) {
 			r := cl.leader()
 			s := cl.call(cl.request("three", "u1"))
 			s.Done = func(*partition.Call) {
-				time.Sleep(50 * time.Millisecond) // holds up Raft's applying
+				pass(50 * time.Millisecond) // holds up Raft's applying
 				s.answers.Add(1)
 			}
 			r.group.Load().Submit(s.Call)
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 			rest := r.submit(cl.request("three", "u1"))
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			r.stop()
 			if o := rest[0].wait(); o.Result != partition.Allowed {
 				t.Errorf("got %s", name(o.Result))
@@ -57,12 +57,12 @@ func TestClosingUnderLoadEndsEveryCallOnce(t *testing.T) {
 						}
 						r.submit(cl.request("open", time.Duration(i).String()))[0].wait()
 						if n%5 == 0 {
-							time.Sleep(100 * time.Microsecond)
+							pass(100 * time.Microsecond)
 						}
 					}
 				})
 			}
-			time.Sleep(time.Duration(rng.IntN(20_000)) * time.Microsecond)
+			pass(time.Duration(rng.IntN(20_000)) * time.Microsecond)
 			r.stop()
 			close(stop)
 			load.Wait()
@@ -83,7 +83,7 @@ func TestClosingWaitsForNoPeerThatHangs(t *testing.T) {
 		r := cl.leader()
 		cl.others(r)[0].disk.slow(30 * time.Second)
 		r.want("three", "u1", partition.Allowed)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		begun := cl.now()
 		r.stop()
 		if took := time.Duration(cl.now() - begun); took > time.Second {
@@ -119,7 +119,7 @@ func TestAnOutcomeThatComesAfterTheWaitIsNotHeardTwice(t *testing.T) {
 		if o := s.wait(); o.Result != partition.Unknown {
 			t.Fatalf("got %s", name(o.Result))
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if o := r.ask(q); o.Result != partition.Allowed || !o.Answer.Replayed {
 			t.Errorf("the same id: %s", name(o.Result))
 		}
@@ -167,7 +167,7 @@ func TestAFollowerFarBehindGetsASnapshot(t *testing.T) {
 				r.want("open", time.Duration(i).String(), partition.Allowed)
 			}
 			behind.start()
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			cl.same()
 			if got, want := behind.group.Load().SnapshotIndex(), r.group.Load().SnapshotIndex(); got != want || got == "0" {
 				t.Errorf("its state began at entry %s, the leader's snapshot is of %s", got, want)
@@ -193,7 +193,7 @@ func TestUsageAndIDsSurviveARestartOfAll(t *testing.T) {
 			for _, r := range cl.replicas {
 				r.stop()
 			}
-			time.Sleep(time.Hour) // nobody can say how long it was
+			pass(time.Hour) // nobody can say how long it was
 			for _, r := range cl.replicas {
 				r.start()
 			}
@@ -237,7 +237,7 @@ func TestAReplicaThatDivergedEndsAtTheNextCheckpoint(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
 		r := cl.leader()
 		r.want("three", "u1", partition.Allowed)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		odd := cl.others(r)[0]
 		odd.group.Load().Tamper(func(m *fsm.Machine) {
 			_, version := m.Set()
@@ -251,7 +251,7 @@ func TestAReplicaThatDivergedEndsAtTheNextCheckpoint(t *testing.T) {
 			}
 		})
 		for range 20 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.want("many", "u1", partition.Allowed)
 		}
 		if ends := odd.ends(); len(ends) != 1 || !errors.Is(ends[0], fsm.ErrDiverged) {

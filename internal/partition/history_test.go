@@ -50,7 +50,7 @@ func TestRandomHistories(t *testing.T) {
 				disturb(cl, rng)
 				for range 4 {
 					h.burst()
-					time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+					pass(time.Duration(rng.IntN(100)) * time.Millisecond)
 				}
 			}
 			h.calm()
@@ -138,7 +138,7 @@ func (h *history) calm() {
 		}
 		r.disk.slow(0)
 	}
-	time.Sleep(5 * time.Second)
+	pass(5 * time.Second)
 	h.hear(true)
 }
 

@@ -53,7 +53,7 @@ func TestRACE02AFreshKeyLosesNoHit(t *testing.T) {
 func TestRACE05ThreeReplicasHaveOneAllowance(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
 		leader := cl.leader()
-		time.Sleep(time.Second) // all have heard who leads
+		pass(time.Second) // all have heard who leads
 		allowed := 0
 		for i := range 180 {
 			q := cl.request("many", "u1")
@@ -83,7 +83,7 @@ func TestDED01ALostReplyIsRecoveredAndSpendsNothing(t *testing.T) {
 			t.Fatalf("got %s, %+v", name(o.Result), o.Answer)
 		}
 		for _, wait := range []time.Duration{time.Second, 58 * time.Second} {
-			time.Sleep(wait)
+			pass(wait)
 			if o := r.ask(q); o.Result != partition.Allowed || !o.Answer.Replayed || o.Answer.Remaining != 2 {
 				t.Errorf("%v later: %s, %+v", wait, name(o.Result), o.Answer)
 			}
@@ -105,7 +105,7 @@ func TestDED08AfterAnUnavailableAnswerTheSameIDIsDecided(t *testing.T) {
 			q.Unfenced, q.Fence = false, fence
 		}
 		lost := r.submit(inFlight)[0]
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if o := lost.wait(); o.Result != partition.Unknown {
 			t.Fatalf("in flight when cut off: %s", name(o.Result))
 		}
@@ -113,7 +113,7 @@ func TestDED08AfterAnUnavailableAnswerTheSameIDIsDecided(t *testing.T) {
 			t.Fatalf("cut off: %s", name(o.Result))
 		}
 		cl.network.Heal()
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		r = cl.leader()
 		for _, q := range []partition.Request{inFlight, late} {
 			if o := r.ask(q); o.Result != partition.Allowed {
@@ -142,7 +142,7 @@ func TestDED11ADeniedIDAsksAnew(t *testing.T) {
 		if o.Result != partition.Denied {
 			t.Fatalf("got %s", name(o.Result))
 		}
-		time.Sleep(time.Duration(o.Wait()) * 1002 / 1000) // as long as callers are told to wait
+		pass(time.Duration(o.Wait()) * 1002 / 1000) // as long as callers are told to wait
 		if o := r.ask(q); o.Result != partition.Allowed || o.Answer.Replayed {
 			t.Errorf("the same id once there is room: %s", name(o.Result))
 		}
@@ -164,7 +164,7 @@ func TestAFenceKeepsLateCopiesOut(t *testing.T) {
 		fresh.Unfenced, fresh.Fence = false, q.Fence
 		replayed, stale := 0, 0
 		for range 60 {
-			time.Sleep(500 * time.Millisecond)
+			pass(500 * time.Millisecond)
 			switch o := r.ask(q); {
 			case o.Result == partition.Allowed && o.Answer.Replayed && o.Time == first.Time && stale == 0:
 				replayed++
@@ -209,7 +209,7 @@ func TestACallThatIsSubmittedAgainIsANewQuestion(t *testing.T) {
 		if got := <-results; got != partition.Denied {
 			t.Fatalf("got %s", name(got))
 		}
-		time.Sleep(61 * time.Second)
+		pass(61 * time.Second)
 		r.group.Load().Submit(c)
 		if got := <-results; got != partition.Allowed {
 			t.Errorf("a minute later: %s", name(got))
@@ -251,7 +251,7 @@ func TestALateLookAtAGapLeavesTheLeaseToTheTermThatIsOn(t *testing.T) {
 		r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed, partition.Denied)
 		r.clock.jump(10 * time.Second)
 		r.group.Load().StampOf(1)
-		time.Sleep(300 * time.Millisecond) // heartbeats
+		pass(300 * time.Millisecond) // heartbeats
 		r.want("three", "u1", partition.Denied)
 	})
 }
@@ -265,7 +265,7 @@ func TestADamagedReplicaAnswersNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range cl.replicas {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if ends := r.ends(); len(ends) != 1 || !errors.Is(ends[0], fsm.ErrDamaged) {
 				t.Errorf("replica %s ended with %v", r.id, ends)
 			}

@@ -24,7 +24,7 @@ func TestANewLeaderAnswersNothingBeforeItsFirstEntryIsApplied(t *testing.T) {
 		cl.isolate(old)
 		looks := 0
 		for range 20_000 {
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 			for _, r := range cl.others(old) {
 				g := r.group.Load()
 				leads := g.RaftState() == raft.Leader
@@ -115,12 +115,12 @@ func TestALeaderLostUnderLoadLosesNoAllow(t *testing.T) {
 			}
 			c := gather(cl, 10, func(i int) string { return string(rune('a' + i%5)) })
 			for range 3 {
-				time.Sleep(time.Duration(500+rng.IntN(1000)) * time.Millisecond)
+				pass(time.Duration(500+rng.IntN(1000)) * time.Millisecond)
 				cl.isolate(cl.leader())
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				cl.network.Heal()
 			}
-			time.Sleep(time.Second)
+			pass(time.Second)
 			c.disperse()
 			allowed := map[string]uint64{}
 			unknown := 0
@@ -171,7 +171,7 @@ func TestAStaleBeliefAdmitsNothing(t *testing.T) {
 		if g.LastIndex() == index {
 			t.Error("nothing was logged: the belief was not tried")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r = cl.leader()
 		if n := r.used("three", "u1", 0); n != 1 {
 			t.Errorf("%d used", n)
@@ -213,7 +213,7 @@ func TestALeaderThatLosesAndRegainsItsPlaceGoesOn(t *testing.T) {
 		for n := range 3 {
 			term := r.group.Load().Status().Term
 			cl.isolate(r)
-			time.Sleep(time.Second) // it gives up; the others may have elected
+			pass(time.Second) // it gives up; the others may have elected
 			cl.network.Heal()
 			for _, o := range cl.others(r) {
 				o.stop()
@@ -223,7 +223,7 @@ func TestALeaderThatLosesAndRegainsItsPlaceGoesOn(t *testing.T) {
 			if got := next.group.Load().Status().Term; got <= term {
 				t.Fatalf("term %d after %d", got, term)
 			}
-			time.Sleep(200 * time.Millisecond)
+			pass(200 * time.Millisecond)
 			next.want("three", "u1", partition.Denied)
 			cl.others(r)[1-n%2].start()
 			next.want("many", "u1", partition.Allowed)
@@ -269,13 +269,13 @@ func TestAMinorityRefuses(t *testing.T) {
 							t.Fatalf("got %s", name(result))
 						}
 					}
-					time.Sleep(5 * time.Millisecond)
+					pass(5 * time.Millisecond)
 				}
 				if denied == 0 {
 					t.Error("it never had a lease")
 				}
 				cl.network.Heal()
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				cl.leader().want("three", "u1", partition.Denied)
 			})
 		})
@@ -289,7 +289,7 @@ func TestNoReplicaNamesItselfAsTheLeaderToAsk(t *testing.T) {
 		r := cl.leader()
 		r.disk.slow(3 * time.Second)
 		r.submit(cl.request("three", "u1"))
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		s := r.submit(cl.request("three", "u1"))[0]
 		if o := s.wait(); o.Result != partition.NoQuorum || o.Leader != "" {
 			t.Errorf("got %s, leader %q", name(o.Result), o.Leader)

@@ -39,7 +39,7 @@ type unhurried struct {
 func (u *unhurried) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	u.turn <- struct{}{}
 	defer func() { <-u.turn }()
-	time.Sleep(time.Millisecond) // of the bubble
+	pass(time.Millisecond)
 	return u.SnapshotStore.Create(v, index, term, c, ci, t)
 }
 
@@ -77,7 +77,7 @@ func (s *shelf) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l})
 
 func (s *shelf) StoreLogs(logs []*raft.Log) error {
 	if d := s.delay.Load(); d > 0 {
-		time.Sleep(time.Duration(d)) // of the bubble
+		pass(time.Duration(d))
 	}
 	if err := s.broken.Load(); err != nil {
 		return *err
