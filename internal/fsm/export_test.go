@@ -17,3 +17,28 @@ func (m *Machine) LogOf(c *Check) (events []limit.Event, marker int64, marked bo
 	marker, marked = l.Marker()
 	return slices.Collect(l.Events()), marker, marked
 }
+
+// WrittenSegments counts the segments of the key tables that were written to since
+// the last snapshot.
+func (m *Machine) WrittenSegments() (n int) {
+	k := m.keys
+	for _, c := range k.blocks.classes {
+		for _, s := range c.segs {
+			n += written(s.gen, k.blocks.gen)
+		}
+	}
+	for _, s := range k.slots.segs {
+		n += written(s.gen, k.slots.gen)
+	}
+	for _, s := range k.expiry.heap.segs {
+		n += written(s.gen, k.expiry.heap.gen)
+	}
+	return n
+}
+
+func written(gen, now uint32) int {
+	if gen == now {
+		return 1
+	}
+	return 0
+}

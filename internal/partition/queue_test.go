@@ -175,7 +175,8 @@ func TestOverloadIsToldAtOnceToTheDomainThatCausesIt(t *testing.T) {
 			t.Errorf("the modest domain: %v", got)
 		}
 		got := tally(greedy)
-		if got["unavailable/overloaded"] < 2500 || got["allow/limit"]+got["unavailable/overloaded"] != 4000 {
+		// Of 4,400 at most a thousand wait, and two batches of 1,024 are in the log's hands.
+		if got["unavailable/overloaded"] < 4400-1000-2*1024 || got["allow/limit"]+got["unavailable/overloaded"] != 4000 {
 			t.Errorf("the greedy domain: %v", got)
 		}
 		for _, s := range greedy {
