@@ -99,6 +99,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // it runs, each command of its transcripts, and compares what they print. Only
 // the addresses are others, so that it doesn't matter what runs on this machine.
 func TestREADMEShowsWhatHappens(t *testing.T) {
+	needCurl(t)
 	var start string
 	var transcripts []block
 	for _, b := range blocks(t, "README.md") {
@@ -116,6 +117,19 @@ func TestREADMEShowsWhatHappens(t *testing.T) {
 	for _, b := range transcripts {
 		play(t, b, addresses)
 	}
+}
+
+// needCurl fails where everything has to be there, and skips elsewhere.
+func needCurl(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err == nil {
+		return
+	}
+	const missing = "curl is missing: Debian's package curl brings it"
+	if os.Getenv("CI") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
 }
 
 // startDev runs the command with free ports and returns what replaces the
