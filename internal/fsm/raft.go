@@ -98,7 +98,7 @@ func (p persister) Persist(sink raft.SnapshotSink) error {
 func (persister) Release() {}
 
 // Restore implements raft.FSM: the new state replaces the old one whole, or not
-// at all.
+// at all. An older state than the one here is refused: it would take answers back.
 func (r *Replicated) Restore(snapshot io.ReadCloser) error {
 	defer func() { _ = snapshot.Close() }() // it was read to its end, or the error says why not
 	m, err := Restore(snapshot)
@@ -107,6 +107,9 @@ func (r *Replicated) Restore(snapshot io.ReadCloser) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if m.index < r.m.index {
+		return fmt.Errorf("%w: it ends at entry %d, entry %d is applied", ErrSnapshot, m.index, r.m.index)
+	}
 	r.m = m
 	return nil
 }

@@ -92,6 +92,27 @@ func TestReplicatedSnapshotAndRestore(t *testing.T) {
 	}
 }
 
+// TestAnOlderSnapshotIsRefused: going back to it would take allows back that were
+// answered.
+func TestAnOlderSnapshotIsRefused(t *testing.T) {
+	r := lived(t)
+	d := drive(r)
+	s, err := d.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept sink
+	if err := s.Persist(&kept); err != nil {
+		t.Fatal(err)
+	}
+	r.tick()
+	d.feed(r.log[len(r.log)-1])
+	hash := d.hash()
+	if err := d.Restore(io.NopCloser(&kept)); !errors.Is(err, fsm.ErrSnapshot) || d.hash() != hash {
+		t.Errorf("restore: %v", err)
+	}
+}
+
 // A machine that met damage says so once, applies nothing more and is never read again.
 func TestReplicatedStopsAtDamage(t *testing.T) {
 	r := lived(t)

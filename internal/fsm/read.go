@@ -59,8 +59,7 @@ func (m *Machine) Recall(c *Check) (Answer, bool) { return m.recall(c) }
 // usage, so a denial holds until its At, or until the set changes. It reads only
 // and is safe beside other reads.
 func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
-	var buf [MaxCharges]part
-	parts := buf[:len(c.Charges)]
+	parts := make([]part, len(c.Charges))
 	var hashes [MaxCharges]uint64
 	for i := range c.Charges {
 		hashes[i] = m.keys.hash(uint32(c.Charges[i].Policy), c.Charges[i].Key)

@@ -222,6 +222,19 @@ func (r *replica) ends() []error {
 	return r.fatals
 }
 
+// restartIfEnded does what a supervisor does for a process that ended itself.
+func (r *replica) restartIfEnded() {
+	ends := r.ends()
+	if len(ends) == 0 {
+		return
+	}
+	if !strings.Contains(ends[0].Error(), restartToDiscard) {
+		panic(ends[0])
+	}
+	r.stop()
+	r.start()
+}
+
 // finish stops all replicas and looks whether every call was answered once.
 func (cl *cluster) finish() {
 	cl.t.Helper()

@@ -148,6 +148,13 @@ func disturb(cl *cluster, rng *rand.Rand) {
 		}
 	case 8:
 		r.clock.jump([]time.Duration{10 * time.Second, 1100 * time.Millisecond, -time.Second}[rng.IntN(3)])
+	case 9, 10:
+		if g := r.group.Load(); g != nil {
+			_ = g.Compact() // may find nothing new
+		}
+	}
+	for _, r := range cl.replicas {
+		r.restartIfEnded()
 	}
 	if rng.IntN(3) == 0 {
 		pass(2 * time.Second) // time to elect

@@ -182,6 +182,34 @@ func TestAFollowerFarBehindGetsASnapshot(t *testing.T) {
 	}
 }
 
+// What a majority acknowledged after one of it was sent a snapshot must be there
+// after that one's next start: it may be the only one left that knows.
+func TestASnapshotThatWasInstalledCostsNothingThatCameAfterIt(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		inBubble(t, func(cl *cluster) {
+			r := cl.leader()
+			behind, other := cl.others(r)[0], cl.others(r)[1]
+			behind.stop()
+			for i := range 100 {
+				r.want("open", time.Duration(i).String(), partition.Allowed)
+			}
+			if err := r.group.Load().Compact(); err != nil {
+				t.Fatal(err)
+			}
+			behind.start()
+			pass(5 * time.Second)
+			cl.same()
+			other.stop()
+			r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed)
+			r.stop()
+			behind.stop()
+			behind.start()
+			other.start()
+			cl.leader().want("three", "u1", partition.Denied)
+		}, func(cl *cluster) { cl.files = files })
+	}
+}
+
 func TestUsageAndIDsSurviveARestartOfAll(t *testing.T) {
 	for _, files := range []bool{false, true} {
 		inBubble(t, func(cl *cluster) {

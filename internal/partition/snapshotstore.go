@@ -100,7 +100,7 @@ func (s *logStore) snapshotFinished(index, term uint64) error {
 		return err
 	}
 	if last < index {
-		return s.readBack()
+		return errors.Join(s.wipe(), s.readBack())
 	}
 	same, err := s.extends(index, term)
 	if err == nil && !same {
@@ -137,11 +137,29 @@ func (s *logStore) reconcile() error {
 		return err
 	case first > snapshot.Index+1:
 		return fmt.Errorf("%w: log begins at %d, newest snapshot ends at %d", ErrDamaged, first, snapshot.Index)
-	case snapshot.Index == 0 || last < snapshot.Index:
+	case snapshot.Index == 0:
 		return nil
+	case last < snapshot.Index:
+		return s.wipe()
 	}
 	same, err := s.extends(snapshot.Index, snapshot.Term)
 	if err != nil || same {
+		return err
+	}
+	return s.wipe()
+}
+
+// wipe deletes a log that a snapshot replaces. What ends before an installed
+// snapshot must go with it: the library would leave it, log on behind the
+// snapshot, and the hole between would make the next start take what is behind it
+// for a deposed leader's.
+func (s *logStore) wipe() error {
+	first, err := s.disk.FirstIndex()
+	if err != nil || first == 0 {
+		return err
+	}
+	last, err := s.disk.LastIndex()
+	if err != nil {
 		return err
 	}
 	return s.disk.DeleteRange(first, last)
