@@ -16,7 +16,7 @@
 //   - a queue of when each key stops mattering (expiry.go);
 //   - a hash of all of it, kept as a sum (sum.go).
 //
-// For each check of a batch, in order (decide.go): a known id gets its recorded
+// For each check of a batch, in order (decide.go, charge.go): a known id gets its recorded
 // allow, or a conflict; a slot that isn't owned, or a stale fence, is refused;
 // else every limit of every charge admits and all are charged and the allow is
 // recorded, or nothing changes. Invariants:
