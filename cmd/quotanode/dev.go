@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +26,8 @@ const (
 	readyWithin = 10 * time.Second
 	// stopWithin is how long a stop waits for checks in flight.
 	stopWithin = 10 * time.Second
+	// failedWithin is how long a node that can't go on tries to close in order.
+	failedWithin = 3 * time.Second
 )
 
 // settings are what `quotanode dev` runs with.
@@ -51,7 +52,7 @@ func (s *settings) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &runError{err}
 	}
-	if err := os.MkdirAll(s.dataDir, 0o700); err != nil {
+	if err := partition.MakeFolders(s.dataDir); err != nil {
 		return &runError{errors.Join(fmt.Errorf("--data-dir: %w", err), closeAll(l))}
 	}
 	registry := prometheus.NewRegistry()
@@ -68,7 +69,7 @@ func (s *settings) run(ctx context.Context, out io.Writer) error {
 	d.server.Start(l)
 	d.greet()
 	err = d.attend(ctx, l)
-	if err = errors.Join(s.explain(err), d.stop()); err != nil {
+	if err = errors.Join(s.explain(err), within(closeWithin(err), d.stop)); err != nil {
 		return &runError{err}
 	}
 	return nil
@@ -196,6 +197,31 @@ func (d *dev) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	return errors.Join(d.server.Stop(ctx), d.cluster.Close())
+}
+
+// closeWithin is how long closing may take. A disk that hangs answers nobody, least of all Close, and the
+// end of the process is what it takes for the others to elect.
+func closeWithin(failure error) time.Duration {
+	if failure != nil {
+		return failedWithin
+	}
+	return 2 * stopWithin
+}
+
+var errStuck = errors.New("not everything could be closed in time; what was acknowledged is on disk")
+
+// within gives up on what doesn't return in time. It is left behind: the process is about to end.
+func within(bound time.Duration, closing func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- closing() }()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errStuck
+	}
 }
 
 // explain adds what to do about an error, where there is something.

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quorate/quorate/internal/limit"
 )
@@ -124,4 +127,20 @@ func TestASignalAtStartStopsInOrder(t *testing.T) {
 			t.Errorf("line %d is %q, want %q...", i, lines[i], prefix)
 		}
 	}
+}
+
+// A disk that hangs lets nothing be closed, and must not keep the process.
+func TestWhatHangsIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		from := time.Now()
+		err := within(closeWithin(errors.New("stuck disk")), func() error { <-hang; return nil })
+		if !errors.Is(err, errStuck) || time.Since(from) != failedWithin {
+			t.Errorf("%v after %v", err, time.Since(from))
+		}
+		close(hang)
+		if err := within(closeWithin(nil), func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
 }

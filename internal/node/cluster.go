@@ -1,11 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +63,8 @@ type Cluster struct {
 type ReplicaInfo struct {
 	Name string
 	ID   string // empty while it has none
-	// Awaiting: its disk is missing or blank in a cluster that was at work, so it
-	// stays out until it is replaced.
+	// Awaiting: its disk is missing, blank or damaged in a cluster that was at work,
+	// so it stays out until it is replaced.
 	Awaiting bool
 }
 
@@ -121,36 +123,87 @@ func (t *task) stop() {
 
 // start finds out which replicas may start, finishes a genesis, and starts them.
 func (c *Cluster) start(sh shared) error {
-	var states []partition.State
-	for _, name := range Names() {
-		state, err := partition.Inspect(sh.dir, name)
-		if err != nil {
-			return err
-		}
-		states = append(states, state)
+	states, err := inspect(sh.dir)
+	if err != nil {
+		return err
 	}
 	plan, err := partition.PlanStart(states)
 	if err != nil {
 		return err
 	}
-	sh.found = plan.Bootstrap
 	if sh.genesis, err = found(sh.dir, plan); err != nil {
 		return err
 	}
 	for _, name := range plan.Start {
 		r, err := openReplica(sh, name)
+		switch {
+		case err == nil:
+			c.replicas = append(c.replicas, r)
+		case plan.Bootstrap || errors.Is(err, partition.ErrLocked):
+			return err
+		default: // the others may still be a majority
+			c.await(name, err)
+		}
+	}
+	for _, s := range states {
+		if slices.Contains(plan.Awaiting, s.Name) {
+			c.await(s.Name, s.Damage)
+		}
+	}
+	if len(c.replicas) == 0 {
+		return errNoneOpened
+	}
+	return c.run(sh, plan.Bootstrap)
+}
+
+var errNoneOpened = errors.New("no replica's disk can be opened")
+
+// inspect looks into every replica's folder. One that can't be read is damaged; one
+// that another process has open is none of ours.
+func inspect(dir string) (states []partition.State, err error) {
+	for _, name := range Names() {
+		state, err := partition.Inspect(dir, name)
+		if errors.Is(err, partition.ErrLocked) {
+			return nil, err
+		}
 		if err != nil {
+			state = partition.State{Name: name, Condition: partition.Damaged, Damage: err}
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// run starts what has been opened. Of a new cluster every replica has its founding
+// entry before the first one runs: one that came later would look like a lost disk.
+func (c *Cluster) run(sh shared, bootstrap bool) error {
+	for _, r := range c.replicas {
+		if bootstrap {
+			if err := r.stores.Bootstrap(sh.genesis); err != nil {
+				return fmt.Errorf("found replica %s: %w", r.name, err)
+			}
+		}
+	}
+	for _, r := range c.replicas {
+		if err := r.run(sh); err != nil {
 			return err
 		}
-		c.replicas = append(c.replicas, r)
-		c.infos = append(c.infos, ReplicaInfo{Name: name, ID: r.id})
+		c.infos = append(c.infos, ReplicaInfo{Name: r.name, ID: r.id})
 	}
-	for _, name := range plan.Awaiting {
-		c.log.Error("awaiting replacement: this replica's disk is missing or blank", "node", name)
-		c.infos = append(c.infos, ReplicaInfo{Name: name, Awaiting: true})
-	}
+	slices.SortFunc(c.infos, func(a, b ReplicaInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
 }
+
+// await leaves a replica out.
+func (c *Cluster) await(name string, damage error) {
+	if damage == nil {
+		damage = errBlank
+	}
+	c.log.Error("awaiting replacement", "node", name, "error", damage)
+	c.infos = append(c.infos, ReplicaInfo{Name: name, Awaiting: true})
+}
+
+var errBlank = errors.New("this replica's disk is missing or blank")
 
 // found writes identities and the genesis document to every folder before any
 // replica starts, or returns the document that is there.

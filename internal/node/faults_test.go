@@ -177,6 +177,24 @@ func TestClosingUnderLoadAnswersEveryCallOnce(t *testing.T) {
 	})
 }
 
+// spoil overwrites a file of a replica and returns what puts it back.
+func spoil(t *testing.T, dir, name, file string) (restore func()) {
+	t.Helper()
+	path := filepath.Join(dir, name, file)
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte("{"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A start that fails lets go of what it opened.
 func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
 	dir := t.TempDir()
@@ -185,30 +203,48 @@ func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
 		readyInBubble(t, c)
 		want(t, c, "u42", partition.Allowed)
 		closed(t, c)
-
-		log := filepath.Join(dir, "n3", "genesis.json")
-		document, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
+		var restores []func()
+		for _, name := range node.Names() {
+			restores = append(restores, spoil(t, dir, name, "genesis.json"))
 		}
-		if err := os.WriteFile(log, []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err = node.Open(node.Config{
+		_, err := node.Open(node.Config{
 			Dir: dir, Set: threePerMinute(), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			Source: bubbleClock{time.Now()},
 		})
 		if err == nil {
-			t.Fatal("a damaged genesis document was accepted")
+			t.Fatal("damaged genesis documents were accepted")
 		}
-		if err := os.WriteFile(log, document, 0o600); err != nil {
-			t.Fatal(err)
+		for _, restore := range restores {
+			restore()
 		}
 		c = openInBubble(t, dir, nil, threePerMinute())
 		readyInBubble(t, c)
 		want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Denied)
 		closed(t, c)
 	})
+}
+
+// One damaged disk is one lost disk, however it is damaged: the others go on.
+func TestOneDamagedDiskStaysOutAndTheOthersGoOn(t *testing.T) {
+	for _, file := range []string{"identity.json", "genesis.json", "raft.db"} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			c := openInBubble(t, dir, nil, threePerMinute())
+			readyInBubble(t, c)
+			want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
+			closed(t, c)
+			spoil(t, dir, "n1", file)
+			c = openInBubble(t, dir, nil, threePerMinute())
+			defer closed(t, c)
+			for _, r := range c.Replicas() {
+				if r.Awaiting != (r.Name == "n1") {
+					t.Errorf("%s: %+v", file, r)
+				}
+			}
+			readyInBubble(t, c)
+			want(t, c, "u42", partition.Denied)
+		})
+	}
 }
 
 func TestASetThatDoesNotCompileOpensNothing(t *testing.T) {

@@ -26,7 +26,6 @@ type replica struct {
 type shared struct {
 	dir     string
 	genesis partition.Genesis
-	found   bool // genesis is under way: write what it has not written yet
 	network *transport.Network
 	clock   *clock.Accumulator
 	source  clock.Source
@@ -36,7 +35,8 @@ type shared struct {
 	timing  Timing
 }
 
-// openReplica opens a replica; what it opened before an error is closed again.
+// openReplica opens a replica's disk and its link, and runs nothing yet; what it
+// opened before an error is closed again.
 func openReplica(sh shared, name string) (r *replica, err error) {
 	identity, _, err := partition.OpenIdentity(sh.dir, name)
 	if err != nil {
@@ -49,34 +49,42 @@ func openReplica(sh shared, name string) (r *replica, err error) {
 			r = nil
 		}
 	}()
-	fatal := func(err error) { sh.fatal(fmt.Errorf("replica %s: %w", name, err)) }
 	r.stores, err = partition.OpenStores(filepath.Join(sh.dir, name), partition.StoreOptions{
 		Elapsed:      func() int64 { return sh.clock.Read().Elapsed },
 		TimeOf:       fsm.TimeOf,
 		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
 		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
-		Fatal:        fatal,
+		Fatal:        sh.fatalOf(name),
 	})
 	if err != nil {
 		return r, err
 	}
-	if r.link, err = sh.network.Join(r.id); err != nil {
-		return r, err
-	}
-	r.group, err = partition.Open(sh.groupConfig(r, fatal))
+	r.link, err = sh.network.Join(r.id)
 	return r, err
 }
 
-func (sh shared) groupConfig(r *replica, fatal func(error)) partition.Config {
+// run starts a replica that has been opened.
+func (r *replica) run(sh shared) (err error) {
+	if r.group, err = partition.Open(sh.groupConfig(r)); err != nil {
+		return fmt.Errorf("start replica %s: %w", r.name, err)
+	}
+	return nil
+}
+
+func (sh shared) fatalOf(name string) func(error) {
+	return func(err error) { sh.fatal(fmt.Errorf("replica %s: %w", name, err)) }
+}
+
+func (sh shared) groupConfig(r *replica) partition.Config {
 	settings := fsm.Settings{
 		Seed: sh.genesis.Seed, Partitions: uint16(sh.genesis.Partitions), Epoch: 1, Horizon: fsm.DefaultHorizon,
 		Bound: fsm.BoundFor(fsm.DefaultNodeBound, len(sh.genesis.Replicas), sh.genesis.Partitions, len(sh.genesis.Replicas)),
 	}
 	settings.DomainBound = settings.Bound / 2
 	return partition.Config{
-		ID: r.id, Genesis: sh.genesis, Bootstrap: sh.found, Settings: &settings,
+		ID: r.id, Genesis: sh.genesis, Settings: &settings,
 		Stores: r.stores, Transport: r.link, Clock: sh.clock, Source: sh.source,
-		Log: sh.log.With("node", r.name, "partition", 0), Metrics: sh.metrics, Fatal: fatal,
+		Log: sh.log.With("node", r.name, "partition", 0), Metrics: sh.metrics, Fatal: sh.fatalOf(r.name),
 		Election: sh.timing.Election, TickEvery: sh.timing.TickEvery,
 	}
 }

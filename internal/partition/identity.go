@@ -151,6 +151,19 @@ func writeOnce(folder, name string, document any) (err error) {
 	return syncFolder(folder)
 }
 
+// MakeFolders creates a folder, and those above it that are missing, such that they survive a loss of
+// power: a name that is only in memory takes all below it with it.
+func MakeFolders(path string) error {
+	path = filepath.Clean(path)
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := MakeFolders(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return makeFolder(path)
+}
+
 // makeFolder creates a folder, if need be, such that it survives a loss of power.
 func makeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -219,3 +219,22 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+func TestFoldersAreMadeWithAllThatIsMissingAboveThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b", "c")
+	for range 2 { // the second time it is there
+		if err := partition.MakeFolders(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		t.Errorf("%v, %v", info, err)
+	}
+	file := filepath.Join(path, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := partition.MakeFolders(filepath.Join(file, "below")); err == nil {
+		t.Error("a folder below a file")
+	}
+}

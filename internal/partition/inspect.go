@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,26 +42,33 @@ func Inspect(dir, name string) (State, error) {
 		return s, fmt.Errorf("inspect replica %s: %w", name, err)
 	}
 	formed, err := s.inspectLog(filepath.Join(dir, name))
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrLogLost):
+		s.Condition, s.Damage = Damaged, err
+	case err != nil:
 		return s, fmt.Errorf("inspect replica %s: %w", name, err)
-	}
-	if formed {
+	case formed:
 		s.Condition = Formed
 	}
 	return s, nil
 }
 
-// inspectLog fills in the last index, and tells whether the log proves a group that was at work.
+// inspectLog fills in the last index, and tells whether the log proves a group that was at work. A
+// snapshot beside a log that doesn't know its term is what is left of a lost log, votes and all: it
+// gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
 func (s *State) inspectLog(folder string) (formed bool, err error) {
-	if formed, err = holdsSnapshot(folder); err != nil {
+	snapshotTerm, formed, err := newestSnapshotTerm(folder)
+	if err != nil {
 		return false, err
 	}
 	path := filepath.Join(folder, logFile)
 	switch begun, err := begun(path); {
 	case err != nil:
 		return false, err
+	case !begun && formed:
+		return false, ErrLogLost
 	case !begun:
-		return formed, nil
+		return false, nil
 	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly()})
 	if err != nil {
@@ -75,6 +83,9 @@ func (s *State) inspectLog(folder string) (formed bool, err error) {
 	term, err := stable.getUint64(currentTermKey)
 	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
 		return false, err
+	}
+	if term < snapshotTerm {
+		return false, ErrLogLost
 	}
 	switch s.LastIndex {
 	case 0:
@@ -121,16 +132,22 @@ func lockError(err error) error {
 	return err
 }
 
-// holdsSnapshot tells whether there is any finished snapshot, readable or not.
-func holdsSnapshot(folder string) (bool, error) {
+// newestSnapshotTerm returns the term of the newest finished snapshot, readable or not, and whether
+// there is one. The library names a snapshot's folder TERM-INDEX-TIME.
+func newestSnapshotTerm(folder string) (term uint64, any bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(folder, snapshotsName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return 0, false, nil
 	}
 	for _, e := range entries {
-		if e.IsDir() && !strings.HasSuffix(e.Name(), ".tmp") {
-			return true, err
+		if !e.IsDir() || strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		any = true
+		first, _, _ := strings.Cut(e.Name(), "-")
+		if t, err := strconv.ParseUint(first, 10, 64); err == nil {
+			term = max(term, t)
 		}
 	}
-	return false, err
+	return term, any, err
 }

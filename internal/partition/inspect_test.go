@@ -41,7 +41,13 @@ func TestInspectTellsWhatAFolderHolds(t *testing.T) {
 			b.must(b.Log.StoreLog(entry(1, 1, 1)))
 		}, partition.Formed, 1},
 		{"a founding entry without the document", false, config, partition.Formed, 1},
-		{"a snapshot alone", true, func(b *bench, _ partition.Genesis) { b.snapshot(9, 2, 1) }, partition.Formed, 0},
+		{"a snapshot that emptied the log", true, func(b *bench, _ partition.Genesis) {
+			b.must(b.Stable.SetUint64([]byte("CurrentTerm"), 2))
+			b.snapshot(9, 2, 1)
+		}, partition.Formed, 0},
+		{"a snapshot, and a log that doesn't know its term", true, func(b *bench, _ partition.Genesis) {
+			b.snapshot(9, 2, 1)
+		}, partition.Damaged, 0},
 		{"a later term, and no log", true, func(b *bench, _ partition.Genesis) {
 			b.must(b.Stable.SetUint64([]byte("CurrentTerm"), 2))
 		}, partition.Formed, 0},
@@ -69,6 +75,37 @@ func TestInspectTellsWhatAFolderHolds(t *testing.T) {
 				t.Errorf("got %+v, want %v, last index %d", got, tc.want, tc.lastIndex)
 			}
 		})
+	}
+}
+
+// A replica whose raft.db is gone beside its snapshots has forgotten its votes and what it
+// acknowledged since: with one of its peers it would be a majority that knows nothing of it.
+func TestALogLostBesideASnapshotIsNotStarted(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"emptied":  func(path string) error { return os.Truncate(path, 0) },
+		"replaced": func(path string) error { return os.Rename(filepath.Join(filepath.Dir(path), "other.db"), path) },
+	} {
+		dir := t.TempDir()
+		id := identify(t, dir, "a")
+		if err := partition.WriteGenesis(dir, "a", partition.NewGenesis(1, []string{id})); err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{t: t, folder: filepath.Join(dir, "a")}
+		b.open()
+		b.must(b.Stable.SetUint64([]byte("CurrentTerm"), 3))
+		b.must(b.Log.StoreLogs(entries(1, 9, 3)))
+		b.snapshot(5, 3, 1)
+		b.must(b.Close())
+		fresh := &bench{t: t, folder: t.TempDir()}
+		fresh.open()
+		b.must(fresh.Close())
+		b.must(os.Rename(filepath.Join(fresh.folder, "raft.db"), filepath.Join(dir, "a", "other.db")))
+		b.must(lose(filepath.Join(dir, "a", "raft.db")))
+		state, err := partition.Inspect(dir, "a")
+		if err != nil || state.Condition != partition.Damaged || !errors.Is(state.Damage, partition.ErrLogLost) {
+			t.Errorf("%s: %v, %v, %v", name, state.Condition, state.Damage, err)
+		}
 	}
 }
 

@@ -20,10 +20,13 @@ const (
 	// Formed: it took part in a group that was at work: an entry beyond the founding one, a
 	// snapshot, or a term that only a running group can have reached.
 	Formed
+	// Damaged: it took part, or may have, and what it promised is not all there: a log lost beside
+	// its snapshots, or a folder that can't be read. State.Damage says what.
+	Damaged
 )
 
 func (c Condition) String() string {
-	return [...]string{"missing", "blank", "fresh", "formed"}[c]
+	return [...]string{"missing", "blank", "fresh", "formed", "damaged"}[c]
 }
 
 // State is what [Inspect] found of one replica.
@@ -33,6 +36,7 @@ type State struct {
 	ServerID  string   // empty when missing
 	Genesis   *Genesis // nil when there is no document
 	LastIndex uint64   // of its log; 0 or 1 when fresh
+	Damage    error    // when damaged
 }
 
 // StartPlan says which replicas may start. The others' Raft is not even opened: a disk that forgot
@@ -54,6 +58,8 @@ var (
 	ErrNoReplicas = errors.New("no replicas")
 	// ErrForeignReplica says that a replica isn't the one that the genesis document names.
 	ErrForeignReplica = errors.New("replica is not the one that the genesis document names")
+	// ErrLogLost says that a replica's log, with its votes, is gone or older than its snapshots.
+	ErrLogLost = errors.New("the log is lost beside its snapshots")
 	// ErrGenesisLost says that a replica holds entries but no genesis document.
 	ErrGenesisLost = errors.New("replica holds entries but no genesis document")
 )
@@ -63,6 +69,8 @@ var (
 // decided before:
 //
 //   - a replica that took part in a working group proves that the genesis is over;
+//   - a damaged replica awaits replacement where another one has its log, and else keeps all from
+//     starting;
 //   - a founding entry on some replicas proves that the document had reached all of them, so one
 //     without it has lost its disk;
 //   - where every replica holds the document and no entry beyond the founding one, nothing was
@@ -75,6 +83,8 @@ func PlanStart(states []State) (StartPlan, error) {
 		return StartPlan{}, err
 	}
 	switch count := countConditions(states); {
+	case count[Damaged] > 0 && count[Formed] == 0:
+		return StartPlan{}, damage(states)
 	case document == nil && count[Formed] == 0:
 		return StartPlan{Bootstrap: true, Start: names(states)}, nil
 	case count[Formed] > 0 || count[Fresh] < len(states) && anyFounded(states):
@@ -145,11 +155,23 @@ func continueGenesis(states []State, document *Genesis) (StartPlan, error) {
 	return StartPlan{Bootstrap: true, Genesis: document, Start: names(states)}, nil
 }
 
+// damage says why nothing can start: without a replica that has its log nobody can tell what was
+// decided.
+func damage(states []State) error {
+	var all []error
+	for _, s := range states {
+		if s.Condition == Damaged {
+			all = append(all, fmt.Errorf("replica %s: %w", s.Name, s.Damage))
+		}
+	}
+	return errors.Join(all...)
+}
+
 func anyFounded(states []State) bool {
 	return slices.ContainsFunc(states, func(s State) bool { return s.LastIndex > 0 })
 }
 
-func countConditions(states []State) (count [Formed + 1]int) {
+func countConditions(states []State) (count [Damaged + 1]int) {
 	for _, s := range states {
 		count[s.Condition]++
 	}

@@ -23,6 +23,7 @@ import (
 //	formed!          likewise, and joined after the genesis: the document doesn't name it
 //	formed2          likewise, with another document
 //	formed-          likewise, and lost the document
+//	damaged          lost its log, or can't be read
 //
 // and the plan as "bootstrap" (a new genesis), "continue" (the one that was begun) or "start", then
 // who starts, then who awaits replacement.
@@ -72,6 +73,12 @@ func TestPlanStart(t *testing.T) {
 		{"formed blank! formed", "start ac, awaiting b", nil},
 		{"formed blank formed", "start ac, awaiting b", nil},
 		{"formed doc formed", "start ac, awaiting b", nil},
+		{"formed damaged formed", "start ac, awaiting b", nil},
+		{"formed damaged missing", "start a, awaiting bc", nil},
+		// Where nobody has the log, nobody can tell what was decided.
+		{"damaged damaged damaged", "", partition.ErrLogLost},
+		{"doc+1 damaged doc+1", "", partition.ErrLogLost},
+		{"missing damaged missing", "", partition.ErrLogLost},
 		// Two lost disks: no majority, and none is made up.
 		{"formed missing missing", "start a, awaiting bc", nil},
 		{"blank formed blank", "start b, awaiting ac", nil},
@@ -196,6 +203,8 @@ func readStates(t *testing.T, line string) (states []partition.State) {
 			s.Condition, s.Genesis, s.LastIndex = partition.Fresh, documents[strings.Trim(word, "doc+1")], 1
 		case "formed", "formed2":
 			s.Condition, s.Genesis, s.LastIndex = partition.Formed, documents[word[6:]], 9
+		case "damaged":
+			s.Condition, s.Damage = partition.Damaged, partition.ErrLogLost
 		case "formed-":
 			s.Condition, s.LastIndex = partition.Formed, 9
 		default:
