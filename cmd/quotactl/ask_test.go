@@ -165,7 +165,7 @@ media/conversions  per-minute  fixedWindow    0     0          0          1s    
 		t.Errorf("status %d, %v, %s", status, err, out)
 	}
 	d.inspection = partition.Inspection{Outcome: outcome(partition.UnknownDomain)}
-	if status, out, _ := quotactl(t, "inspect", "--server", address, "a=b"); status != exitOK || out != "nothing is limited: unknown_domain\n" {
+	if status, out, _ := quotactl(t, "inspect", "--server", address, "a=b"); status != exitOK || out != "no limit applies: every such check is denied (unknown_domain)\n" {
 		t.Errorf("status %d, %q", status, out)
 	}
 	d.inspection = partition.Inspection{Outcome: outcome(partition.NoQuorum)}

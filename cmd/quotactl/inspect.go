@@ -51,7 +51,11 @@ func inspect(ctx context.Context, c *client.Client, request *quotav1.InspectRequ
 		return writeJSON(out, usageOf(found))
 	}
 	if len(found.GetLimits()) == 0 {
-		fmt.Fprintf(out, "nothing is limited: %s\n", wordOf(found.GetReason()))
+		fate := "denied"
+		if found.GetReason() == quotav1.Reason_REASON_NO_MATCH_ALLOWED {
+			fate = "allowed"
+		}
+		fmt.Fprintf(out, "no limit applies: every such check is %s (%s)\n", fate, wordOf(found.GetReason()))
 		return nil
 	}
 	return printUsage(out, found.GetLimits())

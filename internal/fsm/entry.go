@@ -92,9 +92,10 @@ func ParseHeader(e []byte) (Header, error) {
 	return h, nil
 }
 
-// TimeOf returns the decision time that an entry carries.
-func TimeOf(e []byte) (int64, bool) {
-	if len(e) < headerBytes || e[0] != entryVersion {
+// TimeOf returns the decision time that an entry, logged in term, carries. One
+// stamped in another term carries none: apply refuses it, whatever its stamp says.
+func TimeOf(e []byte, term uint64) (int64, bool) {
+	if len(e) < headerBytes || e[0] != entryVersion || binary.LittleEndian.Uint64(e[16:]) != term {
 		return 0, false
 	}
 	return int64(binary.LittleEndian.Uint64(e[8:])), true

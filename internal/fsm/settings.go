@@ -32,7 +32,7 @@ const (
 // BoundFor returns the share of a node's bound that one of its partitions has
 // when every node hosts its part: nodeBound × nodes / (partitions × replicas).
 func BoundFor(nodeBound uint64, nodes, partitions, replicas int) uint64 {
-	return nodeBound / uint64(partitions*replicas) * uint64(nodes)
+	return nodeBound * uint64(nodes) / uint64(partitions*replicas)
 }
 
 // Validate says what is wrong with s.

@@ -94,6 +94,7 @@ func Open(cfg Config) (*Cluster, error) {
 		dir: cfg.Dir, network: network, clock: clock.New(source), source: source,
 		metrics: partition.NewMetrics(cfg.Registry), log: cfg.Log, fatal: c.fail, timing: cfg.Timing,
 	}
+	c.register(cfg.Registry)
 	c.ticking.start(sh.clock.Run)
 	if err := c.start(sh); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -136,6 +137,9 @@ func (c *Cluster) start(sh shared) error {
 	}
 	for _, name := range plan.Start {
 		r, err := openReplica(sh, name)
+		if err == nil && !sh.genesis.Names(r.id) {
+			err = errors.Join(fmt.Errorf("%w: %s", partition.ErrForeignReplica, r.id), r.close())
+		}
 		switch {
 		case err == nil:
 			c.replicas = append(c.replicas, r)
@@ -177,20 +181,47 @@ func inspect(dir string) (states []partition.State, err error) {
 // run starts what has been opened. Of a new cluster every replica has its founding
 // entry before the first one runs: one that came later would look like a lost disk.
 func (c *Cluster) run(sh shared, bootstrap bool) error {
-	for _, r := range c.replicas {
-		if bootstrap {
-			if err := r.stores.Bootstrap(sh.genesis); err != nil {
-				return fmt.Errorf("found replica %s: %w", r.name, err)
-			}
-		}
-	}
-	for _, r := range c.replicas {
-		if err := r.run(sh); err != nil {
+	if bootstrap {
+		if err := c.bootstrap(sh); err != nil {
 			return err
 		}
+	}
+	opened := c.replicas
+	c.replicas = nil
+	for i, r := range opened {
+		err := r.run(sh)
+		if err != nil && bootstrap {
+			for _, rest := range opened[i:] {
+				err = errors.Join(err, rest.close())
+			}
+			return err
+		}
+		if err != nil { // a snapshot that can't be read, say: one lost disk
+			c.await(r.name, errors.Join(err, r.close()))
+			continue
+		}
+		c.replicas = append(c.replicas, r)
 		c.infos = append(c.infos, ReplicaInfo{Name: r.name, ID: r.id})
 	}
+	if len(c.replicas) == 0 {
+		return errNoneOpened
+	}
 	slices.SortFunc(c.infos, func(a, b ReplicaInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// bootstrap writes the founding entries, then notes everywhere that they are there.
+func (c *Cluster) bootstrap(sh shared) error {
+	for _, r := range c.replicas {
+		if err := r.stores.Bootstrap(sh.genesis); err != nil {
+			return fmt.Errorf("found replica %s: %w", r.name, err)
+		}
+	}
+	for _, r := range c.replicas {
+		if err := partition.MarkFounded(sh.dir, r.name); err != nil {
+			return fmt.Errorf("found replica %s: %w", r.name, err)
+		}
+	}
 	return nil
 }
 
@@ -300,7 +331,7 @@ func (c *Cluster) leading() *partition.Group {
 	n := len(c.replicas)
 	first := int(c.leader.Load())
 	for i := range n {
-		if at := (first + i) % n; c.replicas[at].group.Leading() {
+		if at := (first + i) % n; c.replicas[at].leads() {
 			c.leader.Store(int32(at))
 			return c.replicas[at].group
 		}

@@ -29,19 +29,13 @@ func threePerMinute() policy.Set {
 
 func openCluster(t *testing.T, dir string, set policy.Set) *node.Cluster {
 	t.Helper()
-	return openClusterWith(t, dir, set, prometheus.NewRegistry())
-}
-
-func openClusterWith(t *testing.T, dir string, set policy.Set, registry *prometheus.Registry) *node.Cluster {
-	t.Helper()
 	level := slog.LevelError
 	if testing.Verbose() {
 		level = slog.LevelInfo
 	}
 	c, err := node.Open(node.Config{
-		Dir: dir, Set: set, Registry: registry,
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-		Timing: node.Timing{Election: 300 * time.Millisecond},
+		Dir: dir, Set: set, Registry: prometheus.NewRegistry(),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		t.Fatalf("open: %v", err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,8 +31,13 @@ func (c bubbleClock) Raw() int64       { return int64(time.Since(c.origin)) }
 
 func openInBubble(t *testing.T, dir string, network *transport.Network, set policy.Set) *node.Cluster {
 	t.Helper()
+	return openRegistered(t, dir, network, set, prometheus.NewRegistry())
+}
+
+func openRegistered(t *testing.T, dir string, network *transport.Network, set policy.Set, registry *prometheus.Registry) *node.Cluster {
+	t.Helper()
 	c, err := node.Open(node.Config{
-		Dir: dir, Set: set, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Dir: dir, Set: set, Registry: registry, Log: slog.New(slog.DiscardHandler),
 		Source: bubbleClock{time.Now()}, Network: network,
 	})
 	if err != nil {
@@ -226,14 +232,29 @@ func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
 
 // One damaged disk is one lost disk, however it is damaged: the others go on.
 func TestOneDamagedDiskStaysOutAndTheOthersGoOn(t *testing.T) {
-	for _, file := range []string{"identity.json", "genesis.json", "raft.db"} {
+	for file, damage := range map[string]func(path string) error{
+		"identity.json":  func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+		"identity.json ": os.Remove,
+		"identity.json  ": func(path string) error {
+			return os.WriteFile(path, []byte(`{"name":"n1","incarnation":"0123456789abcdef"}`), 0o600)
+		},
+		"genesis.json": func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+		"raft.db":      func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+		"raft.db ":     os.Remove,
+		"raft.db  ":    func(path string) error { return os.Truncate(path, 8192) },
+		"snapshots/9-9-1/meta.json": func(path string) error { // of a term that the log doesn't know
+			return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("{"), 0o600))
+		},
+	} {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			c := openInBubble(t, dir, nil, threePerMinute())
 			readyInBubble(t, c)
 			want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
 			closed(t, c)
-			spoil(t, dir, "n1", file)
+			if err := damage(filepath.Join(dir, "n1", strings.TrimSpace(file))); err != nil {
+				t.Fatal(err)
+			}
 			c = openInBubble(t, dir, nil, threePerMinute())
 			defer closed(t, c)
 			for _, r := range c.Replicas() {
@@ -245,6 +266,29 @@ func TestOneDamagedDiskStaysOutAndTheOthersGoOn(t *testing.T) {
 			want(t, c, "u42", partition.Denied)
 		})
 	}
+}
+
+// Logs that are gone are no fresh cluster: what was admitted isn't known any more.
+func TestLogsThatAreGoneFoundNothingAnew(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := openInBubble(t, dir, nil, threePerMinute())
+		readyInBubble(t, c)
+		want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
+		closed(t, c)
+		for _, name := range node.Names() {
+			if err := os.Remove(filepath.Join(dir, name, "raft.db")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := node.Open(node.Config{
+			Dir: dir, Set: threePerMinute(), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Source: bubbleClock{time.Now()},
+		})
+		if !errors.Is(err, partition.ErrLogLost) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 func TestASetThatDoesNotCompileOpensNothing(t *testing.T) {

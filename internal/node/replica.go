@@ -89,6 +89,9 @@ func (sh shared) groupConfig(r *replica) partition.Config {
 	}
 }
 
+// leads reports whether the replica runs, leads and answers.
+func (r *replica) leads() bool { return r.group != nil && r.group.Leading() }
+
 // close closes what is open: Raft before its links, the links before the disks.
 func (r *replica) close() error {
 	var errs []error

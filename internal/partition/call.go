@@ -140,6 +140,7 @@ type Call struct {
 	check   fsm.Check
 	refused bool // state showed at submission that it can't be admitted
 	joined  *Call
+	copies  int // how many calls have joined this one
 	size    int
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/partition"
 )
 
@@ -68,6 +69,46 @@ func TestTimeIsLoggedAtLeastEveryFiveSeconds(t *testing.T) {
 			if time.Since(changed) > 5*time.Second {
 				t.Fatal("nothing was logged for more than five seconds")
 			}
+		}
+	})
+}
+
+// A leader that an outage stopped proposes under its old term, late, when another
+// leads: its clock counted the outage, which the partition's time did not. Apply
+// refuses the entry, and the next leader must not go on from its stamp.
+func TestARefusedStampIsNoTime(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		a := cl.leader()
+		stamped, begun := a.group.Load().Status(), cl.now()
+		for _, r := range cl.others(a) {
+			r.stop()
+		}
+		pass(45 * time.Second)
+		for _, r := range cl.others(a) {
+			r.start()
+		}
+		cl.isolate(a)
+		b := cl.leader(cl.others(a)...)
+		cl.network.Heal()
+		pass(time.Second)
+		b.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed, partition.Denied)
+		first, logged := cl.now(), b.group.Load().Status().Now
+		late := stamped.Now + (cl.now()-begun)*1999/2000
+		if late < logged+int64(30*time.Second) {
+			t.Fatalf("the old clock shows %d, decision time is %d: no outage was tried", late, logged)
+		}
+		if err := b.group.Load().ProposeRaw(fsm.Tick(fsm.Header{Term: stamped.Term, Time: late, Seq: 999})); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		b.stop()
+		c := cl.leader()
+		if d := c.group.Load().Status().Now - logged; d > cl.now()-first {
+			t.Errorf("decision time advanced by %v in %v", time.Duration(d), time.Duration(cl.now()-first))
+		}
+		pass(15 * time.Second)
+		if o := c.ask(cl.request("three", "u1")); o.Result != partition.Denied {
+			t.Errorf("a fourth of three per minute, %v after the third: %s", time.Duration(cl.now()-first), name(o.Result))
 		}
 	})
 }

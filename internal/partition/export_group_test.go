@@ -35,6 +35,35 @@ func (g *Group) Believe(term uint64) {
 // an earlier term.
 func (g *Group) StampOf(term uint64) int64 { return g.stamp(&leadership{term: term}) }
 
+// Look does the first half of Submit, which looks at the state, and returns the second.
+func (g *Group) Look(calls ...*Call) (conclude func()) {
+	lead := g.lead.Load()
+	s := submission{group: g, lead: lead, now: g.stamp(lead), landed: g.landed.Load()}
+	g.machine.Read(func(m *fsm.Machine) { s.consider(m, calls) })
+	return s.conclude
+}
+
+// Await makes a call wait for the entry of a number and a term, as if it had been proposed here.
+func (g *Group) Await(term, seq uint64, c *Call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flights[seq] = &flight{term: term, calls: []*Call{c}, since: g.source.Monotonic()}
+	g.batches++
+}
+
+// Seal queues a call, and seals what is queued as who led in a term does that hasn't heard that it
+// is over.
+func (g *Group) Seal(term uint64, c *Call) (sealed int) {
+	g.mu.Lock()
+	g.queue.push(c)
+	g.mu.Unlock()
+	checks, _, _ := g.take(&leadership{term: term, ready: true})
+	return len(checks)
+}
+
+// Applied hears of an entry as from the state machine.
+func (g *Group) Applied(a fsm.Applied) { g.applied(a) }
+
 // Tamper changes this replica's state behind the log's back.
 func (g *Group) Tamper(f func(*fsm.Machine)) { g.machine.Read(f) }
 

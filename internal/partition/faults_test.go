@@ -30,6 +30,13 @@ func (f *faulty) meet(call string, low, high uint64) error {
 	return f.before(call, low, high)
 }
 
+func (f *faulty) FirstIndex() (uint64, error) {
+	if err := f.meet("FirstIndex", 0, 0); err != nil {
+		return 0, err
+	}
+	return f.Disk.FirstIndex()
+}
+
 func (f *faulty) StoreLogs(logs []*raft.Log) error {
 	if err := f.meet("StoreLogs", logs[0].Index, logs[len(logs)-1].Index); err != nil {
 		return err
@@ -268,5 +275,34 @@ func TestATruncationIsOneStepAndNoHoleIsLeft(t *testing.T) {
 	}
 	if err := b.Log.DeleteRange(50, 60); err == nil || len(b.fatals()) != 1 {
 		t.Errorf("a hole: %v", err)
+	}
+}
+
+// A follower whose whole log behind its snapshot is a deposed leader's truncates all of it. Power may
+// fail after a step: what begins behind a hole, the next start refuses.
+func TestATruncationOfTheWholeLogIsOneStep(t *testing.T) {
+	b, f := faultyBench(t)
+	b.snapshot(100, 1, 100)
+	b.must(b.Log.StoreLogs(entries(101, 3100, 2)))
+	steps := 0
+	f.before = func(call string, _, _ uint64) error {
+		if call == "DeleteRange" {
+			if steps++; steps > 1 {
+				return errors.New("power failed")
+			}
+		}
+		return nil
+	}
+	err := b.Log.DeleteRange(101, 3100)
+	f.before = nil
+	if err != nil || steps != 1 {
+		t.Errorf("%d steps, %v", steps, err)
+	}
+	b.must(b.Close())
+	if err := b.tryOpen(); err != nil {
+		t.Fatalf("the next start: %v", err)
+	}
+	if last, err := b.Log.LastIndex(); err != nil || last != 0 {
+		t.Errorf("last index %d, %v", last, err)
 	}
 }

@@ -71,6 +71,21 @@ func WriteGenesis(dir, name string, g Genesis) error {
 	return nil
 }
 
+// MarkFounded notes in dir/name that the replica has its founding entry. From then on a folder without
+// it has lost its log, and nothing is founded there again.
+func MarkFounded(dir, name string) error {
+	err := writeOnce(filepath.Join(dir, name), foundedFile, struct{}{})
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func isFounded(folder string) bool {
+	_, err := os.Lstat(filepath.Join(folder, foundedFile))
+	return err == nil
+}
+
 // ReadGenesis returns the document in dir/name, or an error that is fs.ErrNotExist.
 func ReadGenesis(dir, name string) (Genesis, error) {
 	path := filepath.Join(dir, name, genesisFile)

@@ -38,7 +38,8 @@ type Config struct {
 	// Fatal is called once when this replica can't go on; it should end the process.
 	Fatal func(error)
 
-	// Queue bounds the calls that wait to be sealed. 8,192.
+	// Queue bounds the calls that wait to be sealed, and the copies of ids in flight
+	// that wait with them. 8,192 of each.
 	Queue int
 	// InFlight is how many batches may be in the log's hands at once. 2: the
 	// leader's write of one overlaps the followers' write of the other.
@@ -117,6 +118,7 @@ type Group struct {
 	seq      uint64
 	queue    *queue
 	inFlight map[idKey]*Call    // queued or in a flight
+	joined   int                // calls that joined those
 	flights  map[uint64]*flight // by their entry's number
 	batches  int                // flights that carry calls
 	late     []*Call            // missed their deadline in the queue
@@ -124,7 +126,7 @@ type Group struct {
 	woken   chan struct{}
 	quit    chan struct{}
 	loop    sync.WaitGroup
-	futures sync.WaitGroup
+	futures futures
 }
 
 // Open starts a replica. It has no folder lock of its own: Stores holds it.
@@ -136,7 +138,7 @@ func Open(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, log: cfg.Log, metrics: cfg.Metrics, source: cfg.Source, clock: cfg.Clock, stores: cfg.Stores,
 		queue: newQueue(cfg.Queue), inFlight: map[idKey]*Call{}, flights: map[uint64]*flight{},
-		woken: make(chan struct{}, 1), quit: make(chan struct{}),
+		woken: make(chan struct{}, 1), quit: make(chan struct{}), futures: newFutures(),
 		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Genesis.Replicas),
 	}
 	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
@@ -198,7 +200,10 @@ func (g *Group) Close() error {
 	g.loop.Wait()
 	g.expire() // tells those who were late in the last round
 	g.stepDown(Stopping)
-	g.awaitFutures()
+	// Before Raft's shutdown: what it has committed and not yet applied then, it never
+	// speaks of again. A leader that has lost its majority gives up by its own lease;
+	// the bound is for one whose disk hangs, which only the end of the process helps.
+	g.futures.await(g.cfg.GiveUp)
 	err := g.stopRaft()
 	g.mu.Lock()
 	var left []uint64
@@ -231,24 +236,6 @@ func (g *Group) stopRaft() error {
 	})
 	defer hangs.Stop()
 	return down.Error()
-}
-
-// awaitFutures waits until Raft has said what became of each entry. That comes
-// before its shutdown: what it has committed and not yet applied then, it never
-// speaks of again. A leader that has lost its majority gives up by its own lease;
-// the bound is for one whose disk hangs, which only the end of the process helps.
-func (g *Group) awaitFutures() {
-	all := make(chan struct{})
-	go func() {
-		g.futures.Wait()
-		close(all)
-	}()
-	bound := time.NewTimer(g.cfg.GiveUp)
-	defer bound.Stop()
-	select {
-	case <-all:
-	case <-bound.C:
-	}
 }
 
 // ErrOtherSet says that another policy set is in force, and that this version

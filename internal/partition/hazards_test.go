@@ -1,6 +1,7 @@
 package partition_test
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"runtime"
@@ -88,6 +89,35 @@ func TestClosingWaitsForNoPeerThatHangs(t *testing.T) {
 		r.stop()
 		if took := time.Duration(cl.now() - begun); took > time.Second {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// One that gives up waiting for entries, since its disk hangs, leaves nobody to
+// wait in its place.
+func TestClosingLeavesNobodyToWaitForADiskThatHangs(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.disk.slow(10 * time.Second)
+		s := r.submit(cl.request("three", "u1"))[0]
+		pass(time.Millisecond)
+		var stopped sync.WaitGroup
+		stopped.Go(r.stop)
+		pass(6 * time.Second) // it waits for 5
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if !bytes.Contains(stacks, []byte("partition.(*Group).stopRaft")) {
+			t.Error("it isn't past its wait: nothing was tried")
+		}
+		created := []byte("created by github.com/quorate/quorate/internal/partition.(*Group).")
+		waiting := bytes.Count(stacks, created)
+		waiting -= bytes.Count(stacks, append(created, "apply in "...)) // only Raft can end these
+		if waiting != 0 {
+			t.Errorf("%d others still wait:\n%s", waiting, stacks)
+		}
+		stopped.Wait()
+		if o := s.wait(); o.Result != partition.Unknown {
+			t.Errorf("got %s", name(o.Result))
 		}
 	})
 }

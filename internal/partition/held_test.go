@@ -34,6 +34,24 @@ func TestHeldIsTheNewestEntryInLogOrderSinceItWasStored(t *testing.T) {
 	b.holds("newest by its place, not by its time", 200, 20)
 }
 
+// Apply refuses an entry in another term than it was stamped in: the partition's time never was what
+// it says.
+func TestAnEntryStampedInAnotherTermCarriesNoTime(t *testing.T) {
+	b := newBench(t, nil)
+	b.now.Store(10)
+	b.must(b.Log.StoreLogs([]*raft.Log{entry(1, 1, 100), late(2, 1, 2, 9000)}))
+	b.holds("stored together", 100, 10)
+	b.now.Store(20)
+	b.must(b.Log.StoreLog(late(3, 1, 2, 9100)))
+	b.holds("stored alone", 100, 10)
+	b.now.Store(30)
+	b.reopen()
+	b.holds("read back", 100, 30)
+	b.must(b.Log.StoreLog(entry(4, 2, 130)))
+	b.must(b.Log.DeleteRange(4, 4))
+	b.holds("truncated back to it", 100, 30)
+}
+
 func TestAfterAStartHeldCountsFromTheReadingBack(t *testing.T) {
 	b := newBench(t, nil)
 	b.now.Store(500)
@@ -117,6 +135,63 @@ func TestALogThatContradictsAnInstalledSnapshotIsDiscarded(t *testing.T) {
 	if list, err := b.Snapshots.List(); err != nil || len(list) != 1 || list[0].Index != 15 {
 		t.Errorf("snapshots %v, %v", list, err)
 	}
+}
+
+// A snapshot of our own may be finished after a leader has installed a newer one. The log begins
+// behind that, and what it holds was acknowledged.
+func TestASnapshotThatANewerOneOvertookIsIgnored(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Log.StoreLogs(entries(1, 9, 1)))
+	var own [2]raft.SnapshotSink
+	for i := range own {
+		var err error
+		own[i], err = b.create(uint64(7+i), 1)
+		b.must(err)
+		_, err = own[i].Write(make([]byte, 8))
+		b.must(err)
+	}
+	b.snapshot(500, 3, 40)
+	if err := own[0].Close(); err == nil {
+		t.Error("Raft isn't told that it is not its newest snapshot")
+	}
+	b.holds("the log is empty", 40, 0)
+	b.now.Store(7)
+	b.must(b.Log.StoreLog(entry(501, 3, 41)))
+	if err := own[1].Close(); err == nil {
+		t.Error("Raft isn't told that it is not its newest snapshot")
+	}
+	b.holds("the log has gone on", 41, 7)
+	if last, err := b.Log.LastIndex(); err != nil || last != 501 || b.fatals() != nil {
+		t.Errorf("last index %d, %v, %v", last, err, b.fatals())
+	}
+}
+
+// Raft appends while its other goroutine finishes a snapshot. What it appended after log and snapshot
+// were compared is none of the comparison's business.
+func TestWhatIsAppendedWhileASnapshotIsFinishedStays(t *testing.T) {
+	b, f := faultyBench(t)
+	b.must(b.Log.StoreLogs(entries(1, 9, 1)))
+	b.snapshot(9, 1, 9)
+	b.must(b.Log.DeleteRange(1, 9))
+	b.now.Store(7)
+	appended := false
+	f.before = func(call string, _, _ uint64) error {
+		if call == "FirstIndex" && !appended { // the comparison has asked for the last index
+			appended = true
+			return b.Log.StoreLog(entry(10, 1, 10))
+		}
+		return nil
+	}
+	b.snapshot(9, 1, 9)
+	if !appended {
+		t.Fatal("no first index was asked for: nothing was tried")
+	}
+	f.before = nil
+	var l raft.Log
+	if err := b.Log.GetLog(10, &l); err != nil || b.fatals() != nil {
+		t.Errorf("entry 10: %v, %v", err, b.fatals())
+	}
+	b.holds("the entry appended", 10, 7)
 }
 
 func TestASnapshotOfTheSameLogAgainIsNoContradiction(t *testing.T) {
@@ -212,7 +287,7 @@ func newestTime(logs []*raft.Log) int64 {
 }
 
 func mustTime(l *raft.Log) int64 {
-	at, ok := timeOf(l.Data)
+	at, ok := timeOf(l.Data, l.Term)
 	if !ok {
 		panic("not an entry")
 	}

@@ -18,11 +18,13 @@ import (
 //
 //	identity.json   who it is; written once, before anything else
 //	genesis.json    the group that it was founded in; written once
+//	founded.json    written when the founding entry was; a log without it has been lost since
 //	raft.db         its log, term and vote
 //	snapshots/      its snapshots
 const (
 	identityFile  = "identity.json"
 	genesisFile   = "genesis.json"
+	foundedFile   = "founded.json"
 	logFile       = "raft.db"
 	snapshotsName = "snapshots" // fixed by the library's file snapshot store
 )
@@ -92,7 +94,7 @@ func validName(name string) bool {
 
 // refuseOrphans returns ErrIdentityLost where a folder without identity isn't empty.
 func refuseOrphans(folder string) error {
-	for _, name := range []string{genesisFile, logFile, snapshotsName} {
+	for _, name := range []string{genesisFile, foundedFile, logFile, snapshotsName} {
 		switch _, err := os.Lstat(filepath.Join(folder, name)); {
 		case err == nil:
 			return fmt.Errorf("%s: %w (%s is there)", folder, ErrIdentityLost, name)

@@ -41,7 +41,15 @@ func Inspect(dir, name string) (State, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return s, fmt.Errorf("inspect replica %s: %w", name, err)
 	}
-	formed, err := s.inspectLog(filepath.Join(dir, name))
+	var formed bool
+	folder := filepath.Join(dir, name)
+	err = protect(func() (err error) {
+		formed, err = s.inspectLog(folder)
+		return err
+	})
+	if err == nil && !formed && s.LastIndex == 0 && isFounded(folder) {
+		err = ErrLogLost
+	}
 	switch {
 	case errors.Is(err, ErrLogLost):
 		s.Condition, s.Damage = Damaged, err
@@ -118,7 +126,12 @@ func begun(path string) (bool, error) {
 	}
 	tables := 0
 	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func([]byte, *bbolt.Bucket) error { tables++; return nil })
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			tables++
+			// Every page is looked at here, under protect: a page that makes no sense is this
+			// replica's damage, while opened for writing it would end the process.
+			return b.ForEach(func(_, _ []byte) error { return nil })
+		})
 	})
 	return tables == 2, errors.Join(err, db.Close())
 }

@@ -55,7 +55,7 @@ func (g *Group) stepDown(why Result) {
 	g.lead.Store(nil)
 	waiting := g.queue.drain()
 	for _, c := range waiting {
-		delete(g.inFlight, c.key())
+		g.forget(c)
 	}
 	g.mu.Unlock()
 	for _, c := range waiting {

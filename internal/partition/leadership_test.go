@@ -181,28 +181,119 @@ func TestAStaleBeliefAdmitsNothing(t *testing.T) {
 	})
 }
 
-// A proposal of an earlier term that gets into the log late is refused whole too.
+// A proposal of an earlier term that gets into the log late is refused whole too,
+// and nobody goes on from its stamp.
 func TestALateProposalAdmitsNothing(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
-		r := cl.leader()
-		r.want("three", "u1", partition.Allowed)
+		old := cl.leader()
+		old.want("three", "u1", partition.Allowed)
 		var l raft.Log
-		if err := r.disk.GetLog(r.group.Load().LastIndex(), &l); err != nil {
+		if err := old.disk.GetLog(old.group.Load().LastIndex(), &l); err != nil {
 			t.Fatal(err)
 		}
-		r.stop()
-		r = cl.leader()
+		old.stop()
+		r := cl.leader()
 		entry := l.Data[:len(l.Data):len(l.Data)]
-		if h, err := fsm.ParseHeader(entry); err != nil || h.Kind != fsm.KindBatch {
+		h, err := fsm.ParseHeader(entry)
+		if err != nil || h.Kind != fsm.KindBatch {
 			t.Fatalf("entry %d is %+v, %v", l.Index, h, err)
 		}
-		before := r.group.Load().Status()
-		if err := r.group.Load().ProposeRaw(entry); err != nil {
-			t.Fatal(err)
+		r.want("many", "u1", partition.Allowed) // so that what is logged is the present
+		before, begun := r.group.Load().Status(), cl.now()
+		h.Time += int64(time.Hour)
+		for _, late := range [][]byte{entry, fsm.Tick(h), fsm.First(h)} {
+			if err := r.group.Load().ProposeRaw(late); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if after := r.group.Load().Status(); after.Now != before.Now || r.used("three", "u1", 0) != 1 {
 			t.Errorf("decision time %d became %d, %d used", before.Now, after.Now, r.used("three", "u1", 0))
 		}
+		cl.same()
+		old.start()
+		for range 3 { // whoever leads next, started anew or not
+			r.stop()
+			next := cl.leader()
+			r.start()
+			if d := next.group.Load().Status().Now - before.Now; d > cl.now()-begun {
+				t.Fatalf("decision time advanced by %v in %v", time.Duration(d), time.Duration(cl.now()-begun))
+			}
+			r = next
+		}
+		r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Denied)
+	})
+}
+
+// Two leaders may give their entries the same number. What the one's entry was
+// answered is nothing that the other's callers asked.
+func TestAnotherLeadersEntryOfTheSameNumberAnswersNobodyHere(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		was, g := cl.others(r)[0].group.Load(), r.group.Load()
+		s := cl.call(cl.request("three", "u2"))
+		was.Await(g.Status().Term-1, g.Seq()+1, s.Call)
+		r.want("three", "u1", partition.Allowed)
+		cl.same()
+		if o := s.wait(); o.Result != partition.Unknown {
+			t.Errorf("got %s", name(o.Result))
+		}
+		if n := r.used("three", "u2", 0); n != 0 {
+			t.Errorf("%d used", n)
+		}
+	})
+}
+
+// Who learned of its leadership before it ended seals nothing after it: the queue
+// is the next term's.
+func TestNothingIsSealedForATermThatIsOver(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		was := cl.others(r)[0].group.Load()
+		s := cl.call(cl.request("three", "u1"))
+		if n := was.Seal(r.group.Load().Status().Term-1, s.Call); n != 0 {
+			t.Errorf("%d checks were sealed", n)
+		}
+	})
+}
+
+// A leadership's time begins with the first entry that it stamped itself, of its
+// own term; no other makes it ready.
+func TestOnlyItsOwnFirstEntryMakesALeaderReady(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		old := cl.leader()
+		seqs := map[*replica]uint64{}
+		for _, r := range cl.replicas {
+			seqs[r] = r.group.Load().Seq()
+			r.disk.slow(100 * time.Millisecond)
+		}
+		cl.isolate(old)
+		for range 20_000 {
+			pass(time.Millisecond)
+			for _, r := range cl.others(old) {
+				g := r.group.Load()
+				if g.RaftState() != raft.Leader || g.Seq() == seqs[r] {
+					continue
+				}
+				if g.Leading() {
+					t.Fatal("it was ready before anybody looked")
+				}
+				h := fsm.Header{Kind: fsm.KindFirst, Term: g.Status().Term, Seq: g.Seq(), Time: 1}
+				for _, other := range []fsm.Header{
+					{Kind: h.Kind, Term: h.Term - 1, Seq: h.Seq, Time: h.Time},
+					{Kind: h.Kind, Term: h.Term, Seq: h.Seq + 1, Time: h.Time},
+				} {
+					if g.Applied(fsm.Applied{Header: other}); g.Leading() {
+						t.Errorf("with %+v, its own is %+v", other, h)
+					}
+				}
+				if cl.leader(r); t.Failed() {
+					return
+				}
+				r.want("three", "u1", partition.Allowed)
+				return
+			}
+		}
+		t.Fatal("no leader")
 	})
 }
 

@@ -38,7 +38,7 @@ type logStore struct {
 	snapshots raft.SnapshotStore // the bare one, to look things up
 	guard     *diskGuard
 	elapsed   func() int64
-	timeOf    func([]byte) (int64, bool)
+	timeOf    func([]byte, uint64) (int64, bool)
 	snapTime  func(io.Reader) (int64, error)
 	check     func([]byte) error
 
@@ -101,8 +101,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 }
 
 // DeleteRange implements raft.LogStore. It compacts from below in small steps, each of which leaves a
-// shorter log should power fail after it. It truncates from above in one step, since half of a
-// truncation would leave a hole. Anything else would leave one too, and is refused.
+// shorter log should power fail after it. What reaches the end is a truncation, and goes in one step,
+// also where it takes all: half of it would leave a hole, in the log or between it and its snapshot.
+// Anything else would leave one too, and is refused.
 func (s *logStore) DeleteRange(low, high uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -115,17 +116,16 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	switch {
 	case first == 0 || high < first || low > last:
 		return nil
-	case low <= first:
-		err = s.compact(high)
 	case high >= last:
 		err = s.guard.do("truncate log", nil, func() error { return s.disk.DeleteRange(low, high) })
-	default:
-		return s.guard.fail(fmt.Errorf("delete entries %d to %d of %d to %d: would leave a hole", low, high, first, last))
+		if err == nil {
+			err = s.readBackHeld()
+		}
+		return err
+	case low <= first:
+		return s.compact(high)
 	}
-	if err == nil && high >= last {
-		err = s.readBackHeld()
-	}
-	return err
+	return s.guard.fail(fmt.Errorf("delete entries %d to %d of %d to %d: would leave a hole", low, high, first, last))
 }
 
 // compact deletes from below up to high. It asks for the first index each time, because a snapshot
@@ -213,12 +213,14 @@ func (s *logStore) snapshotTime(meta raft.SnapshotMeta) (at int64, err error) {
 	return at, nil
 }
 
-// entryTime returns the decision time that an entry of ours carries; Raft's own entries carry none.
+// entryTime returns the decision time that an entry of ours carries. Raft's own entries carry none,
+// nor does one that got into the log of another term than it was stamped in: apply refuses it, so the
+// partition's time never was what it says. To go on from it would count an outage, or more.
 func (s *logStore) entryTime(l *raft.Log) (int64, bool) {
 	if l.Type != raft.LogCommand {
 		return 0, false
 	}
-	return s.timeOf(l.Data)
+	return s.timeOf(l.Data, l.Term)
 }
 
 // get reads and verifies one entry, unguarded.

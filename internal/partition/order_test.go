@@ -267,6 +267,28 @@ func TestCopiesOfAnIDInFlightTakeNoPlaceInTheLog(t *testing.T) {
 	})
 }
 
+// A copy of an id looks at a full key; before it is answered, there is room and
+// another copy gets the allow. The id has its answer, and it is no denial.
+func TestACopyThatAnAllowOvertakesIsNotDenied(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed, partition.Denied)
+		q := cl.request("three", "u1")
+		slow := cl.call(q)
+		conclude := r.group.Load().Look(slow.Call)
+		pass(61 * time.Second)
+		first := r.ask(q)
+		conclude()
+		o := slow.wait()
+		if first.Result != partition.Allowed || o.Result != partition.Allowed || !o.Answer.Replayed || o.Time != first.Time {
+			t.Errorf("%s at %d, then %s at %d", name(first.Result), first.Time, name(o.Result), o.Time)
+		}
+		if n := r.used("three", "u1", 0); n != 1 {
+			t.Errorf("%d used", n)
+		}
+	})
+}
+
 func TestADenialFromMemoryMakesNoEntryAndTakesNoTime(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
 		r := cl.leader()

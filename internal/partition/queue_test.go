@@ -299,44 +299,6 @@ func TestADeadlineThatPassesInTheQueueConsumesNothing(t *testing.T) {
 	})
 }
 
-// Copies of an id share their answer; it is worth deciding for as long as one of
-// them waits.
-func TestTheMostPatientCopyOfAnIDCounts(t *testing.T) {
-	for _, tc := range []struct {
-		what string
-		left []time.Duration // 0: no deadline
-		want partition.Result
-	}{
-		{"the second waits longer", []time.Duration{50 * time.Millisecond, 500 * time.Millisecond}, partition.Allowed},
-		{"the second waits for ever", []time.Duration{50 * time.Millisecond, 0}, partition.Allowed},
-		{"the first waits for ever", []time.Duration{0, 50 * time.Millisecond}, partition.Allowed},
-		{"neither waits long enough", []time.Duration{50 * time.Millisecond, 60 * time.Millisecond}, partition.Late},
-	} {
-		t.Run(tc.what, func(t *testing.T) {
-			inBubble(t, func(cl *cluster) {
-				r := cl.leader()
-				slowFollowers(cl, r, 200*time.Millisecond)
-				r.submit(cl.request("open", "a"))
-				pass(time.Millisecond)
-				r.submit(cl.request("open", "b"))
-				pass(time.Millisecond)
-				q := cl.request("three", "u1")
-				var copies []*sent
-				for _, left := range tc.left {
-					q.Deadline = 0
-					if left != 0 {
-						q.Deadline = r.clock.Monotonic() + int64(left)
-					}
-					copies = append(copies, r.submit(q)...)
-				}
-				if got := tally(copies); got[name(tc.want)] != 2 {
-					t.Errorf("%v", got)
-				}
-			})
-		})
-	}
-}
-
 // Calls that missed their deadline are told by the leader's round; one that
 // closes before its round tells them too.
 func TestClosingTellsThoseWhoWereLate(t *testing.T) {

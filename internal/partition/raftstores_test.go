@@ -31,7 +31,7 @@ type trio struct {
 type lastTime struct{ at atomic.Int64 }
 
 func (s *lastTime) Apply(l *raft.Log) any {
-	at, _ := timeOf(l.Data)
+	at, _ := timeOf(l.Data, l.Term)
 	s.at.Store(at)
 	return nil
 }
@@ -121,7 +121,7 @@ func (tr *trio) leader() int {
 
 func (tr *trio) apply(leader int, at int64) {
 	tr.t.Helper()
-	tr.benches[leader].must(tr.rafts[leader].Apply(entry(0, 0, at).Data, time.Second).Error())
+	tr.benches[leader].must(tr.rafts[leader].Apply(entry(0, tr.rafts[leader].CurrentTerm(), at).Data, time.Second).Error())
 }
 
 func TestRaftKeepsWhatItDecidedOverARestartOfAll(t *testing.T) {

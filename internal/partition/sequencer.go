@@ -59,7 +59,7 @@ func (g *Group) take(lead *leadership) (checks []*fsm.Check, version fsm.Version
 	for bytes := 0; g.queue.total > 0 && len(f.calls) < fsm.MaxChecks && bytes < maxBatchBytes; {
 		c := g.queue.pop()
 		if c.Deadline != 0 && c.Deadline <= now {
-			delete(g.inFlight, c.key())
+			g.forget(c)
 			g.late = append(g.late, c)
 			continue
 		}
@@ -105,11 +105,13 @@ func (g *Group) propose(build func(fsm.Header) []byte, done func(fsm.Applied, er
 func (g *Group) apply(entry []byte, seq uint64) {
 	g.proposed.Store(g.source.Monotonic())
 	future := g.raft.Apply(entry, g.cfg.EnqueueTimeout)
-	g.futures.Go(func() {
+	g.futures.begin()
+	go func() {
+		defer g.futures.end()
 		if err := future.Error(); err != nil {
 			g.settle(seq, err)
 		}
-	})
+	}()
 }
 
 // neverProposed lists the errors that prove that an entry got into no log.
@@ -158,10 +160,18 @@ func (g *Group) land(seq, term uint64) *flight {
 		g.batches--
 	}
 	for _, c := range f.calls {
-		delete(g.inFlight, c.key())
+		g.forget(c)
 	}
 	g.landed.Add(1)
 	return f
+}
+
+// forget takes a call, and with it those who joined it, out of those in flight:
+// it is about to be finished. The mutex is held.
+func (g *Group) forget(c *Call) {
+	delete(g.inFlight, c.key())
+	g.joined -= c.copies
+	c.copies = 0
 }
 
 // applied is called by the state machine after each entry.

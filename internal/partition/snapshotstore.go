@@ -81,10 +81,13 @@ func (s *snapshotSink) Close() error {
 	if err := s.store.guard.do("finish snapshot", nil, s.sink.Close); err != nil {
 		return err
 	}
-	return s.store.guard.do("compare log and snapshot", nil, func() error {
+	return s.store.guard.do("compare log and snapshot", errSuperseded, func() error {
 		return s.store.log.snapshotFinished(s.index, s.term)
 	})
 }
+
+// errSuperseded says that a snapshot was finished when a newer one was there.
+var errSuperseded = errors.New("a newer snapshot is there already")
 
 // snapshotFinished settles what a new snapshot means for held. One taken from this log changes
 // nothing. One that reaches beyond the log was installed by a leader, and is now the newest thing
@@ -94,13 +97,23 @@ func (s *snapshotSink) Close() error {
 // One that contradicts the log proves that the log's tail is of a deposed leader. Raft should discard
 // it; the library keeps it and could win an election with it. So the stores end here, and discard it
 // when they are opened again.
+//
+// One of our own that was being written while a leader installed a newer one says nothing of the log,
+// which now begins behind that. Raft is told so, lest it take the older one for its newest.
 func (s *logStore) snapshotFinished(index, term uint64) error {
+	newest, err := newestSnapshot(s.snapshots)
+	if err != nil {
+		return err
+	}
+	if newest.Index > index {
+		return errSuperseded
+	}
 	last, err := s.disk.LastIndex()
 	if err != nil {
 		return err
 	}
 	if last < index {
-		return errors.Join(s.wipe(), s.readBack())
+		return errors.Join(s.wipe(last), s.readBack())
 	}
 	same, err := s.extends(index, term)
 	if err == nil && !same {
@@ -140,26 +153,23 @@ func (s *logStore) reconcile() error {
 	case snapshot.Index == 0:
 		return nil
 	case last < snapshot.Index:
-		return s.wipe()
+		return s.wipe(last)
 	}
 	same, err := s.extends(snapshot.Index, snapshot.Term)
 	if err != nil || same {
 		return err
 	}
-	return s.wipe()
+	return s.wipe(last)
 }
 
-// wipe deletes a log that a snapshot replaces. What ends before an installed
+// wipe deletes a log that a snapshot replaces, up to the last entry that was
+// compared with it: what is appended since must stay. What ends before an installed
 // snapshot must go with it: the library would leave it, log on behind the
 // snapshot, and the hole between would make the next start take what is behind it
 // for a deposed leader's.
-func (s *logStore) wipe() error {
+func (s *logStore) wipe(last uint64) error {
 	first, err := s.disk.FirstIndex()
-	if err != nil || first == 0 {
-		return err
-	}
-	last, err := s.disk.LastIndex()
-	if err != nil {
+	if err != nil || first == 0 || first > last {
 		return err
 	}
 	return s.disk.DeleteRange(first, last)

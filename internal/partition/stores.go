@@ -24,8 +24,9 @@ const cachedEntries = 64
 type StoreOptions struct {
 	// Elapsed reads the process's accumulator, in nanoseconds.
 	Elapsed func() int64
-	// TimeOf returns the decision time that an entry of the state machine carries, if it does.
-	TimeOf func(entry []byte) (int64, bool)
+	// TimeOf returns the decision time that an entry of the state machine carries where it is logged
+	// in term; false if it carries none, or one that the state machine won't count.
+	TimeOf func(entry []byte, term uint64) (int64, bool)
 	// SnapshotTime returns the decision time of a snapshot's state.
 	SnapshotTime func(snapshot io.Reader) (int64, error)
 	// Check verifies an entry of the state machine that was read from disk.

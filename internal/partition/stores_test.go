@@ -92,9 +92,18 @@ func (b *bench) fatals() []error {
 	return b.fatal
 }
 
-// An entry in these tests is a time and a word by which damage shows.
+// An entry in these tests is a time, the term that it was stamped in, and a word by which damage shows.
 func entry(index, term uint64, at int64) *raft.Log {
-	return &raft.Log{Index: index, Term: term, Data: append(binary.BigEndian.AppendUint64(nil, uint64(at)), "sound"...)}
+	data := binary.BigEndian.AppendUint64(nil, uint64(at))
+	data = binary.BigEndian.AppendUint64(data, term)
+	return &raft.Log{Index: index, Term: term, Data: append(data, "sound"...)}
+}
+
+// late is an entry of an earlier term that got into the log of this one.
+func late(index, stamped, term uint64, at int64) *raft.Log {
+	l := entry(index, stamped, at)
+	l.Term = term
+	return l
 }
 
 func entries(from, to, term uint64) (logs []*raft.Log) {
@@ -104,15 +113,15 @@ func entries(from, to, term uint64) (logs []*raft.Log) {
 	return logs
 }
 
-func timeOf(e []byte) (int64, bool) {
-	if len(e) != 13 {
+func timeOf(e []byte, term uint64) (int64, bool) {
+	if len(e) != 21 || binary.BigEndian.Uint64(e[8:]) != term {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(e)), true
 }
 
 func check(e []byte) error {
-	if len(e) != 13 || string(e[8:]) != "sound" {
+	if len(e) != 21 || string(e[16:]) != "sound" {
 		return errors.New("not sound")
 	}
 	return nil

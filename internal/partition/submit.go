@@ -31,11 +31,7 @@ func (g *Group) Submit(calls ...*Call) {
 		g.finishEach(calls, Stopping)
 		return
 	}
-	s.enqueue()
-	s.reply()
-	if s.queued {
-		g.wake()
-	}
+	s.conclude()
 }
 
 func (g *Group) finishEach(calls []*Call, why Result) {
@@ -100,6 +96,15 @@ func (s *submission) consider(m *fsm.Machine, calls []*Call) {
 	}
 }
 
+// conclude does what the state didn't answer, and tells what is answered.
+func (s *submission) conclude() {
+	s.enqueue()
+	s.reply()
+	if s.queued {
+		s.group.wake()
+	}
+}
+
 // enqueue joins the rest to calls in flight, denies it, or queues it.
 func (s *submission) enqueue() {
 	g := s.group
@@ -118,12 +123,19 @@ func (s *submission) enqueue() {
 	}
 }
 
-// join lets c wait for the answer of the call with the same id.
+// join lets c wait for the answer of the call with the same id. Those who wait so
+// have a bound too, or repeating oneself would be a way around the queue's.
 func (s *submission) join(first, c *Call) {
 	if first.check.Digest != c.check.Digest {
 		s.answer(c, s.base.fail(Conflict), true)
 		return
 	}
+	if s.group.joined >= s.group.cfg.Queue {
+		s.answer(c, s.base.fail(Overloaded), false)
+		return
+	}
+	s.group.joined++
+	first.copies++
 	c.joined, first.joined = first.joined, c
 	if first.Deadline != 0 && (c.Deadline == 0 || c.Deadline > first.Deadline) {
 		first.Deadline = c.Deadline // the check is worth deciding as long as one of them waits
@@ -156,7 +168,7 @@ func (s *submission) queue(c *Call) {
 	displaced := g.queue.push(c)
 	s.queued = s.queued || displaced != c
 	if displaced != nil {
-		delete(g.inFlight, displaced.key())
+		g.forget(displaced)
 		s.answer(displaced, s.base.fail(Overloaded), false)
 	}
 }

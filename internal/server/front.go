@@ -43,10 +43,14 @@ func (s *Server) route(route string, w http.ResponseWriter, r *http.Request) rep
 		q question
 		f *badInput
 	)
-	switch r.Method {
-	case http.MethodGet:
+	switch {
+	case r.Method == http.MethodGet && r.ContentLength != 0:
+		f = bad(&fault{"body", "is not read with GET; ask with POST"})
+	case r.Method == http.MethodGet:
 		q, f = parseQuery(r.URL.RawQuery)
-	case http.MethodPost:
+	case r.Method == http.MethodPost && r.URL.RawQuery != "":
+		f = bad(&fault{"query", "is not read with POST; put it in the body"})
+	case r.Method == http.MethodPost:
 		q, f = readBody(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")

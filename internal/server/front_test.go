@@ -184,6 +184,20 @@ func TestCOST06CostsThatAreNoCost(t *testing.T) {
 }
 
 // TestCOST07NegativeCostsRefundNothing: after one, what was used up is still used up.
+// TestNothingOfARequestIsIgnored: a cost in the place that isn't read would be charged as 1.
+func TestNothingOfARequestIsIgnored(t *testing.T) {
+	var asked recorder
+	n := asked.node()
+	post := httptest.NewRequest(http.MethodPost, "/check?cost=3", strings.NewReader(`{"descriptors":[{"a":"1"}]}`))
+	post.Header.Set("Content-Type", "application/json")
+	get := httptest.NewRequest(http.MethodGet, "/check?a=1", strings.NewReader(`{"cost":3}`))
+	for _, r := range []*http.Request{post, get} {
+		if a := n.do(t, r); a.status != http.StatusBadRequest || len(asked.requests) > 0 {
+			t.Errorf("%s: %+v", r.Method, a)
+		}
+	}
+}
+
 func TestCOST07NegativeCostsRefundNothing(t *testing.T) {
 	ledger := newLedger(limit.Spec{Algorithm: limit.RollingWindow, Amount: 3, Window: 60 * second})
 	n := newNode(ledger)

@@ -18,7 +18,7 @@ import (
 // Bounds of connections over gRPC.
 const (
 	maxMessage    = 1 << 20
-	maxStreams    = 1024 // of one connection at once
+	maxStreams    = 128 // of one connection at once; each holds maxOpen checks at most
 	maxGRPCHeader = 16 << 10
 	// minPing is how often a client may ask whether the connection lives.
 	minPing = 10 * time.Second
