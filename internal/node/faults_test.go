@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -265,6 +266,59 @@ func TestOneDamagedDiskStaysOutAndTheOthersGoOn(t *testing.T) {
 			readyInBubble(t, c)
 			want(t, c, "u42", partition.Denied)
 		})
+	}
+}
+
+// A snapshot that can't be read is a lost disk too, whether its bytes or what they say
+// make no sense.
+func TestADamagedSnapshotStaysOutAlone(t *testing.T) {
+	for _, flip := range []bool{false, true} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			c := openInBubble(t, dir, nil, threePerMinute())
+			readyInBubble(t, c)
+			want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
+			term := c.Statuses()[0].Term
+			closed(t, c)
+			addSnapshot(t, filepath.Join(dir, "n1"), term, flip)
+			c = openInBubble(t, dir, nil, threePerMinute())
+			defer closed(t, c)
+			for _, r := range c.Replicas() {
+				if r.Awaiting != (r.Name == "n1") {
+					t.Errorf("flipped %v: %+v", flip, r)
+				}
+			}
+			readyInBubble(t, c)
+			want(t, c, "u42", partition.Denied)
+			select {
+			case err := <-c.Failed():
+				t.Errorf("flipped %v: the others end too: %v", flip, err)
+			default:
+			}
+		})
+	}
+}
+
+// addSnapshot puts a snapshot of no machine into a replica's folder, with a byte
+// flipped if asked.
+func addSnapshot(t *testing.T, folder string, term uint64, flip bool) {
+	t.Helper()
+	files, err := raft.NewFileSnapshotStore(folder, 2, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := files.Create(1, 3, term, raft.Configuration{}, 1, nil)
+	if err == nil {
+		_, err = sink.Write([]byte("no machine wrote this"))
+	}
+	if err = errors.Join(err, sink.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if flip {
+		path := filepath.Join(folder, "snapshots", sink.ID(), "state.bin")
+		if err := os.WriteFile(path, []byte("No machine wrote this"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
@@ -20,6 +21,10 @@ type replica struct {
 	stores *partition.Stores
 	link   *transport.Local
 	group  *partition.Group
+
+	mu      sync.Mutex
+	running bool  // its failures end the process
+	early   error // one from before it ran
 }
 
 // shared is what the replicas of a process share.
@@ -54,7 +59,7 @@ func openReplica(sh shared, name string) (r *replica, err error) {
 		TimeOf:       fsm.TimeOf,
 		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
 		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
-		Fatal:        sh.fatalOf(name),
+		Fatal:        func(err error) { r.fail(sh, err) },
 	})
 	if err != nil {
 		return r, err
@@ -65,14 +70,26 @@ func openReplica(sh shared, name string) (r *replica, err error) {
 
 // run starts a replica that has been opened.
 func (r *replica) run(sh shared) (err error) {
-	if r.group, err = partition.Open(sh.groupConfig(r)); err != nil {
+	r.group, err = partition.Open(sh.groupConfig(r))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err = errors.Join(err, r.early); err != nil {
 		return fmt.Errorf("start replica %s: %w", r.name, err)
 	}
+	r.running = true
 	return nil
 }
 
-func (sh shared) fatalOf(name string) func(error) {
-	return func(err error) { sh.fatal(fmt.Errorf("replica %s: %w", name, err)) }
+// fail hears of the first error after which the replica can't go on. Once it runs,
+// that ends the process; before, it is one disk that can't be started from.
+func (r *replica) fail(sh shared, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running {
+		r.early = err
+		return
+	}
+	sh.fatal(fmt.Errorf("replica %s: %w", r.name, err))
 }
 
 func (sh shared) groupConfig(r *replica) partition.Config {
@@ -84,7 +101,7 @@ func (sh shared) groupConfig(r *replica) partition.Config {
 	return partition.Config{
 		ID: r.id, Genesis: sh.genesis, Settings: &settings,
 		Stores: r.stores, Transport: r.link, Clock: sh.clock, Source: sh.source,
-		Log: sh.log.With("node", r.name, "partition", 0), Metrics: sh.metrics, Fatal: sh.fatalOf(r.name),
+		Log: sh.log.With("node", r.name, "partition", 0), Metrics: sh.metrics, Fatal: func(err error) { r.fail(sh, err) },
 		Election: sh.timing.Election, TickEvery: sh.timing.TickEvery,
 	}
 }
