@@ -70,6 +70,23 @@ func (k *keys) touchBlocks(slots []uint32, refs []blockRef) (sum uint64) {
 	return sum
 }
 
+// soon reads how the blocks of a class from number from to below to are found.
+func (k *keys) soon(class int, from, to uint32) {
+	var hashes [packAhead]uint64
+	var slots [packAhead]uint32
+	n := 0
+	for i := from; i < to; i++ {
+		if b := k.blocks.read(makeRef(class, i)); !hole(b).marked() {
+			hashes[n] = k.hashOf(block(b))
+			n++
+		}
+	}
+	k.touched += k.byKey.touchGroups(hashes[:n])
+	for _, slot := range k.byKey.likely(hashes[:n], slots[:0]) {
+		k.touched += uint64(*k.slots.at(slot))
+	}
+}
+
 // touchOldest reads where the index has the n oldest records.
 func (r *records) touchOldest(n uint64) (sum uint64) {
 	var hashes [aheadCharges]uint64

@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // blockRef names a block of the arena: a size class and a number in it.
 type blockRef uint32
@@ -28,27 +25,39 @@ func (r blockRef) number() uint32 { return uint32(r) & refNumberMask }
 
 // arena holds blocks of a few dozen sizes in large segments, so that a million
 // keys cost a few thousand allocations and no pointer each. Blocks of one size
-// share segments; a released block heads its class's free list. Segments are
-// frozen and copied like those of a table.
+// share segments; a released one is a hole that the next takes, and where holes
+// abound blocks move together (hole.go). Segments are frozen and copied like those
+// of a table.
 //
 // Where a block lies is nobody's business: a restored arena is laid out afresh,
 // and nothing that a replica answers or hashes depends on it.
 type arena struct {
 	classes [numClasses]class
 	gen     uint32
+	owner   owner
+}
+
+// owner is who names the blocks of an arena.
+type owner interface {
+	// moved is told of a block that a release has moved. It is there already;
+	// whoever names it by its old reference must learn the new one.
+	moved(from, to blockRef)
+	// soon is told which blocks of a class are likely to move next, so that it can
+	// read ahead what moved will need of them all. Some may be holes.
+	soon(class int, from, to uint32)
 }
 
 type class struct {
 	segs []arenaSeg
 	size uint32 // bytes of a block
 	per  uint32 // blocks of a segment
-	n    uint32 // blocks ever handed out
-	live uint32
-	free uint32 // number of the first free block + 1; 0 = none
+	n    uint32 // blocks and holes
+	live uint32 // blocks
+	hole uint32 // number of the first hole + 1; 0 = none
 }
 
-func newArena() *arena {
-	a := &arena{}
+func newArena(o owner) *arena {
+	a := &arena{owner: o}
 	for i := range a.classes {
 		a.classes[i] = newClass(sizeOfClass(i))
 	}
@@ -118,22 +127,24 @@ func sizeAbove(step, base, perDouble int) int {
 	return (1<<perDouble + rest + 1) << (base + double - perDouble)
 }
 
-// alloc returns a block of at least size bytes; its content is whatever was
-// there.
+// alloc returns a block of at least size bytes. Its first word is zero and the rest
+// whatever was there; the first word must never become holeMark.
 func (a *arena) alloc(size int) blockRef {
 	ci := classOf(size)
 	c := &a.classes[ci]
 	c.live++
-	if c.free != 0 {
-		ref := makeRef(ci, c.free-1)
-		c.free = binary.LittleEndian.Uint32(a.read(ref))
+	if c.hole != 0 {
+		ref := makeRef(ci, c.hole-1)
+		a.fill(ref)
 		return ref
 	}
 	if c.n/c.per == uint32(len(c.segs)) {
 		c.segs = append(c.segs, arenaSeg{bytes: make([]byte, c.size*c.per), gen: a.gen})
 	}
 	c.n++
-	return makeRef(ci, c.n-1)
+	ref := makeRef(ci, c.n-1)
+	hole(a.write(ref)).unmark() // it may have been one before the class shrank
+	return ref
 }
 
 func (a *arena) locate(r blockRef) (s *arenaSeg, from, to uint32) {
@@ -159,15 +170,18 @@ func (a *arena) write(r blockRef) []byte {
 	return s.bytes[from:to:to]
 }
 
-// release frees a block. A class without live blocks gives its memory back.
+// release frees a block, and may move others of its class. A class without live
+// blocks gives its memory back.
 func (a *arena) release(r blockRef) {
 	c := &a.classes[r.class()]
 	if c.live--; c.live == 0 {
 		*c = newClass(int(c.size))
 		return
 	}
-	binary.LittleEndian.PutUint32(a.write(r), c.free)
-	c.free = r.number() + 1
+	a.dig(r)
+	for i := 0; i < packSteps && c.sparse(); i++ {
+		a.pack(r.class())
+	}
 }
 
 // freeze returns the arena as it is now, for reading.

@@ -101,12 +101,23 @@ func (m *Machine) chargeStates(p *part, q *quota) {
 		spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
 		old := b.state(int(i))
 		now := spec.Charge(old, m.now, p.cost)
+		if spec.Amount == limit.Unlimited {
+			now = capped(now, q.debts[l])
+		}
 		limit.PutState(b.stateAt(int(i)), now)
 		m.sum += stateSum(p.hash, int(i), now) - stateSum(p.hash, int(i), old)
 		idle = max(idle, spec.IdleAt(now))
 	}
 	m.sum += idleSum(p.hash, idle) - idleSum(p.hash, b.idle())
 	b.setIdle(idle)
+}
+
+// capped is the state with a debt of at most most, to the fraction.
+func capped(st limit.State, most uint64) limit.State {
+	if st.Used > most {
+		st.Used, st.Carry = most, 0
+	}
+	return st
 }
 
 // remember records the allow under the check's id.

@@ -46,8 +46,11 @@ func TestEveryBitOfAnEntryCounts(t *testing.T) {
 		if _, err := fsm.ParseHeader(e); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if at, ok := fsm.TimeOf(e); !ok || at != h.Time {
+		if at, ok := fsm.TimeOf(e, h.Term); !ok || at != h.Time {
 			t.Errorf("%s: of %d", kind, at)
+		}
+		if at, ok := fsm.TimeOf(e, h.Term+1); ok {
+			t.Errorf("%s: of %d in another term, where apply refuses it", kind, at)
 		}
 		for bit := range 8 * len(e) {
 			if _, err := fsm.ParseHeader(flipped(e, bit)); !errors.Is(err, fsm.ErrDamaged) {

@@ -18,6 +18,16 @@ func (m *Machine) LogOf(c *Check) (events []limit.Event, marker int64, marked bo
 	return slices.Collect(l.Events()), marker, marked
 }
 
+// BlockBytes is what the segments of all key blocks take.
+func (m *Machine) BlockBytes() (n int) {
+	for _, c := range m.keys.blocks.classes {
+		for _, s := range c.segs {
+			n += len(s.bytes)
+		}
+	}
+	return n
+}
+
 // WrittenSegments counts the segments of the key tables that were written to since
 // the last snapshot.
 func (m *Machine) WrittenSegments() (n int) {

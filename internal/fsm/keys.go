@@ -28,10 +28,10 @@ type keys struct {
 const freeClass = 127
 
 func newKeys(seed keyspace.Seed) *keys {
-	k := &keys{seed: seed, blocks: newArena()}
+	k := &keys{seed: seed}
+	k.blocks = newArena(k)
 	k.byKey = newIndex(func(slot uint32) uint64 {
-		b := k.block(slot)
-		return k.hash(b.quota(), b.key())
+		return k.hashOf(k.block(slot))
 	})
 	k.byKey.touch = func(slots []uint32) {
 		var refs [bucketSlots]blockRef
@@ -45,6 +45,8 @@ func newKeys(seed keyspace.Seed) *keys {
 func (k *keys) hash(quota uint32, key []byte) uint64 {
 	return k.seed.Sum64(key) ^ uint64(quota)*sumKey
 }
+
+func (k *keys) hashOf(b block) uint64 { return k.hash(b.quota(), b.key()) }
 
 func (k *keys) find(hash uint64, quota uint32, key []byte) (slot uint32, ok bool) {
 	for p := k.byKey.probe(hash); ; {
@@ -95,7 +97,7 @@ func (k *keys) put(slot uint32, hash uint64, quota uint32, states int, key []byt
 func (k *keys) logFor(slot uint32, size int) limit.Log {
 	b := k.mutable(slot)
 	if size > len(b)-b.logAt() {
-		b = k.grow(slot, size)
+		b = k.move(slot, size)
 	}
 	return b.log()
 }
@@ -110,9 +112,21 @@ func (k *keys) takeSlot() uint32 {
 	return slot
 }
 
-// grow moves a key's block to one whose log has room for logBytes, and drops
-// what is dead in the log on the way.
-func (k *keys) grow(slot uint32, logBytes int) block {
+// fit moves a key to a smaller block if its log once needed a far larger one than it
+// needs now: what the heap holds of a key stays near to what the key counts for.
+func (k *keys) fit(slot uint32) {
+	b := k.block(slot)
+	if len(b) <= 2*keyBytes {
+		return
+	}
+	if need := b.log().CompactSize(); len(b) > 2*(b.logAt()+need+keyBytes) {
+		k.move(slot, need)
+	}
+}
+
+// move moves a key's block to one of another size, whose log has room for logBytes,
+// and drops what is dead in the log on the way.
+func (k *keys) move(slot uint32, logBytes int) block {
 	old := *k.slots.at(slot)
 	b := block(k.blocks.read(old))
 	head := b.logAt()
@@ -120,9 +134,25 @@ func (k *keys) grow(slot uint32, logBytes int) block {
 	fresh := block(k.blocks.write(ref))
 	copy(fresh, b[:head])
 	b.log().CopyTo(fresh[head:])
-	k.blocks.release(old)
+	// The slot first: every block that a release may move is found through its slot.
 	*k.slots.mut(slot) = ref
+	k.blocks.release(old)
 	return fresh
+}
+
+// moved lets the key whose block has moved know. The block has no way back to its
+// slot, which would cost every key four bytes; the index has.
+func (k *keys) moved(from, to blockRef) {
+	for p := k.byKey.probe(k.hashOf(k.blocks.read(to))); ; {
+		slot, ok := p.next()
+		if !ok {
+			panic("fsm: moved a block that no key has")
+		}
+		if *k.slots.at(slot) == from {
+			*k.slots.mut(slot) = to
+			return
+		}
+	}
 }
 
 // removeFirst forgets the key whose turn it is in the expiry queue.

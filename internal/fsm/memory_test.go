@@ -182,6 +182,63 @@ func TestRoomIsMadeBeforeACheckIsRefused(t *testing.T) {
 	}
 }
 
+// The key that goes to make room may be one of those that are asked about: it is then a
+// new one, for which there must be room, and its slot another key's.
+func TestRoomMayBeMadeByTheKeyThatIsAsked(t *testing.T) {
+	one, two := perUser(rolling(1, second)), perUser(rolling(200, second))
+	one.Domain, two.Domain, two.Name = "one", "two", "q"
+	s := settings()
+	s.Bound, s.DomainBound, s.Horizon = 40_000, 16_000, hour
+	r := start(t, s, one, two)
+	for i := range 100 { // more than a batch of one check reclaims by itself
+		r.want(fsm.VerdictAllow, r.checkIn("one", 1, user(i)))
+	}
+	r.at(second / 2)
+	for range 40 {
+		r.want(fsm.VerdictAllow, r.checkIn("two", 1, user(0)))
+	}
+	for i := 0; r.ask(r.checkIn("two", 1, user(i))).Verdict == fsm.VerdictAllow; i++ {
+	}
+	r.at(2 * second)
+	keys := r.m.Memory().Keys
+	r.want(fsm.VerdictAllow, r.checkIn("two", 7, user(-1), user(0)))
+	if gone := keys + 2 - r.m.Memory().Keys; gone != 101 {
+		t.Errorf("%d keys went, want those of the other domain and the one asked about", gone)
+	}
+	for _, i := range []int{-1, 0} {
+		if used := r.used(r.checkIn("two", 1, user(i))); used != 7 {
+			t.Errorf("user %d: %d units used, want 7", i, used)
+		}
+	}
+	clone(t, r.m)
+}
+
+// The bounds hold to the byte: a check finds room if and only if the record, the key, an
+// event and a marker fit.
+func TestBoundHoldsToTheLastByte(t *testing.T) {
+	const record, key, event = 48, 64, 8
+	c := start(t, settings(), perUser(rolling(3, hour))).check(1, user(1))
+	need := uint64(record + key + len(c.Charges[0].Key) + 2*event)
+	for _, short := range []uint64{0, 1} {
+		for name, set := range map[string]func(s *fsm.Settings){
+			"in all":   func(s *fsm.Settings) { s.Bound, s.DomainBound = need-short, need-short },
+			"a domain": func(s *fsm.Settings) { s.DomainBound = need - short },
+		} {
+			s := settings()
+			set(&s)
+			r := start(t, s, perUser(rolling(3, hour)))
+			want := fsm.VerdictAllow
+			if short > 0 {
+				want = fsm.VerdictMemory
+			}
+			if _, refused := r.m.Refuse(c, 0); refused != (short > 0) {
+				t.Errorf("%s, %d bytes short: refused from memory %t", name, short, refused)
+			}
+			r.want(want, c)
+		}
+	}
+}
+
 // A leader says "no room" without an entry only if an entry could make none.
 func TestNoRoomFromMemoryOnlyIfNothingCouldMakeRoom(t *testing.T) {
 	s := settings()

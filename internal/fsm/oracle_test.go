@@ -182,13 +182,14 @@ type law struct {
 	unlimited bool
 	window    int64
 	refill    uint64
+	most      uint64 // the largest finite amount that the limit has for anybody
 }
 
 // law: the override's amount counts, else the tier's, else the limit's own.
 func (o *oracle) law(ch *fsm.Charge, l int) law {
 	p := &o.policies[ch.Policy]
 	own := p.Limits[l]
-	w := law{own.Algorithm, keyOf(ch), own.Amount, false, own.Window, own.Refill}
+	w := law{own.Algorithm, keyOf(ch), own.Amount, false, own.Window, own.Refill, largest(p, own)}
 	for _, a := range chosen(p, ch, own.Name) {
 		w.amount, w.unlimited = a.Amount, a.Unlimited
 		if a.Refill != 0 {
@@ -199,6 +200,18 @@ func (o *oracle) law(ch *fsm.Charge, l int) law {
 		}
 	}
 	return w
+}
+
+func largest(p *policy.Policy, l policy.Limit) uint64 {
+	all := []uint64{l.Amount}
+	for _, r := range slices.Concat(p.Tiers, p.Overrides) {
+		for _, a := range r.Amounts {
+			if a.Limit == l.Name && !a.Unlimited {
+				all = append(all, a.Amount)
+			}
+		}
+	}
+	return slices.Max(all)
 }
 
 // chosen is the amount of a tier or override that replaces the limit's own, if any.
@@ -270,7 +283,8 @@ func (w law) used(o *oracle, t int64) uint64 {
 	return sum(o.events[w.key], func(e event) bool { return e.time/w.window == t/w.window })
 }
 
-// debt replays the whole life of a bucket, in units of 1/window.
+// debt replays the whole life of a bucket, in units of 1/window. Only an unlimited
+// charge can lead beyond the largest amount, and what it leads beyond is let go.
 func (w law) debt(events []event, t int64) uint64 {
 	debt, last := new(big.Int), int64(0)
 	flow := func(until int64) {
@@ -283,6 +297,9 @@ func (w law) debt(events []event, t int64) uint64 {
 	for _, e := range events {
 		flow(e.time)
 		debt.Add(debt, new(big.Int).Mul(number(e.cost), big.NewInt(w.window)))
+		if most := new(big.Int).Mul(number(w.most), big.NewInt(w.window)); debt.Cmp(most) > 0 {
+			debt = most
+		}
 	}
 	flow(t)
 	return roundUp(debt, w.window)

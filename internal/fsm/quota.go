@@ -28,6 +28,9 @@ type quota struct {
 	states []int8
 	// count is how many states a key has.
 	count int
+	// debts is how deep an unlimited charge may leave each limit in debt: a bucket at
+	// its largest finite capacity, anything else as deep as it comes.
+	debts []uint64
 }
 
 // domain is the accounting of one domain.
@@ -60,9 +63,10 @@ func newQuota(set *policy.Compiled, i int32) quota {
 		known:     limit.Forever,
 		covering:  -1,
 		states:    make([]int8, set.Limits(i)),
+		debts:     make([]uint64, set.Limits(i)),
 	}
 	for l := range q.states {
-		q.states[l] = -1
+		q.states[l], q.debts[l] = -1, mostDebt(p, p.Limits[l])
 		switch {
 		case p.Limits[l].Algorithm != limit.RollingWindow:
 			q.states[l] = int8(q.count)
@@ -72,6 +76,28 @@ func newQuota(set *policy.Compiled, i int32) quota {
 		}
 	}
 	return q
+}
+
+// mostDebt is how deep an unlimited charge may leave a limit in debt. A bucket at its
+// largest finite capacity, over the limit's own, the tiers' and the overrides', is empty
+// whoever asks; units beyond that are forgotten, as those of a rolling log are. Or
+// the debt would grow without end: the key could never be reclaimed, and on the day that
+// it loses the tier it would be denied for years.
+func mostDebt(p *policy.Policy, l policy.Limit) uint64 {
+	if l.Algorithm != limit.TokenBucket {
+		return limit.Unlimited // what these have used goes with their windows
+	}
+	most := l.Amount
+	for _, rules := range [][]policy.Rule{p.Tiers, p.Overrides} {
+		for _, r := range rules {
+			for _, a := range r.Amounts {
+				if a.Limit == l.Name { // an unlimited one has the amount 0
+					most = max(most, a.Amount)
+				}
+			}
+		}
+	}
+	return most
 }
 
 func (q *quota) rolling() bool { return q.retention > 0 }

@@ -50,6 +50,9 @@ func (m *Machine) reclaimFirst() {
 	at := q.deadline(m.keys.block(d.slot))
 	m.sum -= keySum(hash, d)
 	if at > m.now {
+		if q.rolling() {
+			m.keys.fit(d.slot)
+		}
 		d.second = second(at)
 		m.keys.expiry.refile(d)
 		m.sum += keySum(hash, d)

@@ -52,6 +52,69 @@ func TestForgottenUnitsLeaveAMarker(t *testing.T) {
 	r.demand(c, -1, event1(6*second, 2), event1(65*second, 1))
 }
 
+// Where the longest window is unlimited for a tier, a shorter one that isn't doesn't bound
+// the log: it goes on to forget what is beyond the policy's largest amount.
+func TestLogIsBoundedWhereOnlyAShorterWindowIsFinite(t *testing.T) {
+	long, short := named("long", rolling(10, hour)), named("short", rolling(5, minute))
+	for _, limits := range [][]policy.Limit{{long, short}, {short, long}} {
+		p := perUser(limits...)
+		p.Tiers = []policy.Tier{{When: []keyspace.Entry{{Name: "tier", Value: "none"}}, Amounts: []policy.Amount{{Limit: "long", Unlimited: true}}}}
+		r := start(t, settings(), p)
+		for i := range int64(100) {
+			c := r.at(i*minute/5).late(1, desc("user=a", "tier=none"))
+			r.want(fsm.VerdictAllow, c)
+			if events, _, marked := r.m.LogOf(c); len(events) > 10 || marked != (i >= 10) {
+				t.Fatalf("%s first: after %d events the log holds %d, marked %t", limits[0].Name, i+1, len(events), marked)
+			}
+		}
+		if a := r.want(fsm.VerdictDeny, r.check(1, desc("user=a"))); a.At != 90*minute/5+hour {
+			t.Errorf("%s first: without the tier denied until %d", limits[0].Name, a.At)
+		}
+	}
+}
+
+// An unlimited bucket goes into debt as deep as a finite check could ever notice and no
+// deeper: the largest capacity that any check has. So it is reclaimed when that has
+// flowed back, and a key that loses the tier isn't denied for longer.
+func TestUnlimitedBucketOwesAtMostTheLargestCapacity(t *testing.T) {
+	none := policy.Tier{When: []keyspace.Entry{{Name: "tier", Value: "none"}}, Amounts: []policy.Amount{{Limit: "bucket", Unlimited: true}}}
+	pro := policy.Tier{When: []keyspace.Entry{{Name: "tier", Value: "pro"}}, Amounts: []policy.Amount{{Limit: "bucket", Amount: 8}}}
+	other := policy.Override{When: []keyspace.Entry{{Name: "user", Value: "b"}}, Amounts: []policy.Amount{{Limit: "bucket", Amount: 9}}}
+	for _, c := range []struct {
+		tiers     []policy.Tier
+		overrides []policy.Override
+		own, most uint64
+	}{
+		{[]policy.Tier{none}, nil, 5, 5},
+		{[]policy.Tier{none, pro}, nil, 5, 8},
+		{[]policy.Tier{none, pro}, []policy.Override{other}, 5, 9},
+		{[]policy.Tier{none}, nil, 0, 0},
+	} {
+		p := perUser(bucket(c.own, 1, minute))
+		p.Tiers, p.Overrides = c.tiers, c.overrides
+		r := start(t, settings(), p)
+		free := desc("user=a", "tier=none")
+		for range 20 {
+			r.at(r.now+7*second).want(fsm.VerdictAllow, r.check(1e15, free))
+		}
+		clone(t, r.m)
+		full := r.now + int64(c.most)*minute
+		if c.own > 0 {
+			if a := r.want(fsm.VerdictDeny, r.check(c.own, desc("user=a"))); a.At != full {
+				t.Errorf("most %d: denied for %d s, want %d minutes", c.most, (a.At-r.now)/second, c.most)
+			}
+			r.at(full - 1).settle()
+			if n := r.m.Memory().Keys; n != 1 {
+				t.Errorf("most %d: %d keys before the debt is paid", c.most, n)
+			}
+		}
+		r.at(full).settle()
+		if n := r.m.Memory().Keys; n != 0 {
+			t.Errorf("most %d: %d keys with no debt", c.most, n)
+		}
+	}
+}
+
 // What a lower tier has left over counts when a higher one asks: the log is kept for
 // the largest amount that any check of the key can meet.
 func TestLogIsKeptForTheLargestAmount(t *testing.T) {

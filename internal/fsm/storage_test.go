@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -102,40 +101,46 @@ func TestBlocksWasteLittle(t *testing.T) {
 }
 
 // TestArenaKeepsBlocksApart plays random allocations, writes and releases against plain
-// slices, with snapshots taken in between that must not change.
+// slices, through times in which it fills and times in which it empties, with snapshots
+// taken in between that must not change. After each step no class has many more holes
+// than blocks.
 func TestArenaKeepsBlocksApart(t *testing.T) {
-	a := blocks{newArena(), map[blockRef][]byte{}}
 	rng := rand.New(rand.NewPCG(3, 4))
-	var frozen []blocks
+	a := &blocks{}
+	a.arena = newArena(a)
+	type snapshot struct {
+		*arena
+		want []held
+	}
+	var frozen []snapshot
 	for i := range 20_000 {
+		allocs := 55 - i/2500%2*20 // of a hundred steps
 		switch {
-		case len(a.want) < 50 || rng.IntN(100) < 51:
-			ref := a.alloc(1 + rng.IntN(1+rng.IntN(3000)))
-			if a.want[ref] != nil {
-				t.Fatalf("block %x is handed out twice", ref)
-			}
-			a.want[ref] = scribble(a.write(ref), i)
-		case rng.IntN(2) == 0:
-			ref := a.any()
-			a.want[ref] = scribble(a.write(ref), i)
+		case len(a.want) < 5 || rng.IntN(100) < allocs:
+			a.take(t, 1+rng.IntN(1+rng.IntN(3000)), i)
+		case rng.IntN(3) == 0:
+			h := &a.want[rng.IntN(len(a.want))]
+			h.content = scribble(a.write(h.ref), i)
 		default:
-			ref := a.any()
-			a.release(ref)
-			delete(a.want, ref)
+			a.giveBack(rng.IntN(len(a.want)))
 		}
-		if i%2000 == 1000 {
-			frozen = append(frozen, blocks{a.freeze(), maps.Clone(a.want)})
+		a.dense(t)
+		if i%1000 == 500 {
+			frozen = append(frozen, snapshot{a.freeze(), slices.Clone(a.want)})
 		}
 	}
-	for _, b := range append(frozen, a) {
-		for ref, want := range b.want {
-			if !bytes.Equal(b.read(ref), want) {
-				t.Fatalf("block %x isn't what was written", ref)
+	for _, s := range append(frozen, snapshot{a.arena, a.want}) {
+		for _, h := range s.want {
+			if !bytes.Equal(s.read(h.ref), h.content) {
+				t.Fatalf("block %x isn't what was written", h.ref)
 			}
 		}
 	}
-	for ref := range a.want {
-		a.release(ref)
+	if a.moves == 0 {
+		t.Error("no block ever moved")
+	}
+	for len(a.want) > 0 {
+		a.giveBack(0)
 	}
 	for i, c := range a.classes {
 		if c.live != 0 || c.segs != nil {
@@ -147,14 +152,64 @@ func TestArenaKeepsBlocksApart(t *testing.T) {
 // blocks is an arena and what should be in it.
 type blocks struct {
 	*arena
-	want map[blockRef][]byte
+	want  []held
+	moves int
 }
 
-func (b blocks) any() blockRef {
-	for ref := range b.want {
-		return ref
+type held struct {
+	ref     blockRef
+	content []byte
+}
+
+func (b *blocks) holder(ref blockRef) int {
+	return slices.IndexFunc(b.want, func(h held) bool { return h.ref == ref })
+}
+
+func (b *blocks) moved(from, to blockRef) {
+	b.want[b.holder(from)].ref = to
+	b.moves++
+}
+
+func (*blocks) soon(int, uint32, uint32) {}
+
+func (b *blocks) take(t *testing.T, size, seed int) {
+	ref := b.alloc(size)
+	if b.holder(ref) >= 0 {
+		t.Fatalf("block %x is handed out twice", ref)
 	}
-	panic("no blocks")
+	content := b.write(ref)
+	if leWord(content)<<32 != 0 {
+		t.Fatalf("block %x is handed out with the first word of something else", ref)
+	}
+	b.want = append(b.want, held{ref, scribble(content, seed)})
+}
+
+// giveBack releases a block, which from then on isn't the model's any more.
+func (b *blocks) giveBack(i int) {
+	ref := b.want[i].ref
+	b.want = slices.Delete(b.want, i, i+1)
+	b.release(ref)
+}
+
+// dense demands that no class has many more holes than blocks, or more segments than it
+// fills, and that it finds all of its holes.
+func (b *blocks) dense(t *testing.T) {
+	t.Helper()
+	for i, c := range b.classes {
+		if c.live > 0 && c.n >= 2*c.live+c.per || len(c.segs) != int((c.n+c.per-1)/c.per) {
+			t.Fatalf("class %d: %d blocks live in %d segments for %d", i, c.live, len(c.segs), c.n)
+		}
+		holes := uint32(0)
+		for next := c.hole; next != 0; holes++ {
+			if next > c.n || holes >= c.n {
+				t.Fatalf("class %d: hole %d of %d blocks", i, next-1, c.n)
+			}
+			next = hole(b.read(makeRef(i, next-1))).next()
+		}
+		if holes != c.n-c.live {
+			t.Fatalf("class %d: %d holes and %d blocks live, of %d", i, holes, c.live, c.n)
+		}
+	}
 }
 
 func scribble(b []byte, seed int) []byte {
