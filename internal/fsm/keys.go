@@ -77,10 +77,14 @@ func (k *keys) place(hash uint64, quota uint32, states int, key []byte, rolling 
 	return k.put(k.slots.push(0), hash, quota, states, key, rolling)
 }
 
+// freshLog is a new key's room for its log: for a first event, a byte, and one that
+// comes within some minutes. Without the second most keys would move for it.
+const freshLog = limit.LogHeader + 1 + 6
+
 func (k *keys) put(slot uint32, hash uint64, quota uint32, states int, key []byte, rolling bool) block {
 	logBytes := 0
 	if rolling {
-		logBytes = limit.LogHeader + 1
+		logBytes = freshLog
 	}
 	ref := k.blocks.alloc(blockSize(states, len(key), logBytes))
 	b := block(k.blocks.write(ref))
