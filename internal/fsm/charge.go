@@ -48,7 +48,9 @@ func (m *Machine) record(p *part, q *quota) {
 	if !m.covered(p, q) {
 		m.forgetExcess(l, p.hash, q, e.Cost)
 	}
-	m.keys.logFor(p.slot, l.Need(e.Time, e.Cost)).Append(e.Time, e.Cost)
+	if !l.TryAppend(e.Time, e.Cost) {
+		m.keys.logFor(p.slot, l.Need(e.Time, e.Cost)).Append(e.Time, e.Cost)
+	}
 	m.sum += eventSum(p.hash, e)
 	m.account(q, eventBytes)
 }

@@ -131,6 +131,18 @@ const largeCost = 1 << 32
 // 1..MaxAmount, the region has Need bytes, and what was in Excess is forgotten, so
 // that the units fit 64 bits; anything else panics.
 func (l Log) Append(t int64, cost uint64) {
+	if l.TryAppend(t, cost) {
+		return
+	}
+	l.CopyTo(l.b)
+	if !l.TryAppend(t, cost) {
+		panic("limit: no room for an event")
+	}
+}
+
+// TryAppend is Append where there is room as the log lies; where there isn't it reports
+// false and adds nothing. It saves those who have room from asking for the Need.
+func (l Log) TryAppend(t int64, cost uint64) bool {
 	c := l.end()
 	if l.none() { // the first event is the base that later gaps count from
 		l.reset()
@@ -150,10 +162,10 @@ func (l Log) Append(t int64, cost uint64) {
 	}
 	gap := uint64(t - c.time)
 	if place(c.at, entrySize(gap, cost)) > len(l.b) {
-		l.CopyTo(l.b)
-		c = l.end()
+		return false
 	}
 	l.write(c, gap, cost)
+	return true
 }
 
 // Need is a capacity in bytes at which Append(t, cost) finds room. More than the region
