@@ -45,6 +45,7 @@ type Config struct {
 
 // Cluster is three replicas of one partition in this process.
 type Cluster struct {
+	dir      string
 	set      *policy.Compiled
 	setHash  [32]byte
 	source   clock.Source
@@ -89,7 +90,7 @@ func Open(cfg Config) (*Cluster, error) {
 	if network == nil {
 		network = transport.NewNetwork(transport.Options{})
 	}
-	c := &Cluster{set: set, setHash: cfg.Set.Hash(), source: source, log: cfg.Log, failed: make(chan error, 1)}
+	c := &Cluster{dir: cfg.Dir, set: set, setHash: cfg.Set.Hash(), source: source, log: cfg.Log, failed: make(chan error, 1)}
 	sh := shared{
 		dir: cfg.Dir, network: network, clock: clock.New(source), source: source,
 		metrics: partition.NewMetrics(cfg.Registry), log: cfg.Log, fatal: c.fail, timing: cfg.Timing,
@@ -149,10 +150,8 @@ func (c *Cluster) start(sh shared) error {
 			c.await(name, err)
 		}
 	}
-	for _, s := range states {
-		if slices.Contains(plan.Awaiting, s.Name) {
-			c.await(s.Name, s.Damage)
-		}
+	for _, a := range plan.Awaiting {
+		c.await(a.Name, a.Why)
 	}
 	if len(c.replicas) == 0 {
 		return errNoneOpened
@@ -185,6 +184,9 @@ func (c *Cluster) run(sh shared, bootstrap bool) error {
 		if err := c.bootstrap(sh); err != nil {
 			return err
 		}
+	}
+	if err := c.begin(); err != nil {
+		return err
 	}
 	opened := c.replicas
 	c.replicas = nil
@@ -225,16 +227,35 @@ func (c *Cluster) bootstrap(sh shared) error {
 	return nil
 }
 
-// await leaves a replica out.
-func (c *Cluster) await(name string, damage error) {
-	if damage == nil {
-		damage = errBlank
+// begin gives every replica that starts its next start number, then has all of them
+// note all, so that a copy of a disk from before this start is known for one.
+func (c *Cluster) begin() error {
+	seen := map[string]partition.Start{}
+	for _, r := range c.replicas {
+		start, err := r.stores.BeginStart()
+		if err != nil {
+			return fmt.Errorf("start replica %s: %w", r.name, err)
+		}
+		seen[r.id] = start
 	}
-	c.log.Error("awaiting replacement", "node", name, "error", damage)
-	c.infos = append(c.infos, ReplicaInfo{Name: name, Awaiting: true})
+	return c.note(seen)
 }
 
-var errBlank = errors.New("this replica's disk is missing or blank")
+// note has every replica's folder know how the replicas were last seen.
+func (c *Cluster) note(seen map[string]partition.Start) error {
+	for _, r := range c.replicas {
+		if err := partition.NotePeers(c.dir, r.name, seen); err != nil {
+			return fmt.Errorf("note the replicas' starts at %s: %w", r.name, err)
+		}
+	}
+	return nil
+}
+
+// await leaves a replica out.
+func (c *Cluster) await(name string, why error) {
+	c.log.Error("awaiting replacement", "node", name, "error", why)
+	c.infos = append(c.infos, ReplicaInfo{Name: name, Awaiting: true})
+}
 
 // found writes identities and the genesis document to every folder before any
 // replica starts, or returns the document that is there.
@@ -406,10 +427,27 @@ func (c *Cluster) Close() error {
 	var err error
 	c.once.Do(func() {
 		c.establishing.stop()
-		for _, r := range c.leaderFirst() {
+		replicas := c.leaderFirst()
+		for _, r := range replicas {
+			err = errors.Join(err, r.stop())
+		}
+		err = errors.Join(err, c.noteStop())
+		for _, r := range replicas {
 			err = errors.Join(err, r.close())
 		}
 		c.ticking.stop()
 	})
 	return err
+}
+
+// noteStop notes the newest entries of what ran and has stopped. A store that failed
+// tells nothing anymore.
+func (c *Cluster) noteStop() error {
+	seen := map[string]partition.Start{}
+	for _, r := range c.replicas {
+		if start, err := r.stores.Seen(); err == nil {
+			seen[r.id] = start
+		}
+	}
+	return c.note(seen)
 }

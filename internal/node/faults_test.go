@@ -389,3 +389,85 @@ func TestAClusterSaysWhatBecameOfItsReplicas(t *testing.T) {
 		}
 	})
 }
+
+// An old copy of one replica's disk, put back where a newer one was, has forgotten what it acknowledged.
+// With the replica that remembers cut off, it would make a majority that admits a fourth of three.
+func TestAnOldCopyOfADiskNeverVotes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		what      string // is copied
+		restarted bool   // between the copy and what it forgets
+	}{
+		"the folder, from before the last start": {"n1", true},
+		"the log, from before the last start":    {"n1/raft.db", true},
+		"the folder, of the last run":            {"n1", false},
+		"the log, of the last run":               {"n1/raft.db", false},
+	} {
+		dir, old := t.TempDir(), t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			network := transport.NewNetwork(transport.Options{})
+			c := openInBubble(t, dir, network, threePerMinute())
+			readyInBubble(t, c)
+			if tc.restarted {
+				closed(t, c)
+				copyTree(t, filepath.Join(dir, tc.what), filepath.Join(old, tc.what))
+				network = transport.NewNetwork(transport.Options{})
+				c = openInBubble(t, dir, network, threePerMinute())
+				readyInBubble(t, c)
+			} else {
+				time.Sleep(time.Second) // all have what there is, and nobody writes
+				copyTree(t, filepath.Join(dir, tc.what), filepath.Join(old, tc.what))
+			}
+			network.Isolate(raft.ServerAddress(idOf(c, "n3")))
+			time.Sleep(5 * time.Second)
+			want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
+			closed(t, c)
+			if err := os.RemoveAll(filepath.Join(dir, tc.what)); err != nil {
+				t.Fatal(err)
+			}
+			copyTree(t, filepath.Join(old, tc.what), filepath.Join(dir, tc.what))
+
+			network = transport.NewNetwork(transport.Options{})
+			c = openInBubble(t, dir, network, threePerMinute())
+			defer closed(t, c)
+			network.Isolate(raft.ServerAddress(idOf(c, "n2")))
+			for _, r := range c.Replicas() {
+				if r.Awaiting != (r.Name == "n1") {
+					t.Errorf("%s: %+v", name, r)
+				}
+			}
+			time.Sleep(10 * time.Second)
+			want(t, c, "u42", partition.NoQuorum)
+			network.Heal()
+			time.Sleep(10 * time.Second)
+			want(t, c, "u42", partition.Denied)
+		})
+	}
+}
+
+func idOf(c *node.Cluster, name string) (id string) {
+	for _, r := range c.Replicas() {
+		if r.Name == name {
+			id = r.ID
+		}
+	}
+	return id
+}
+
+// copyTree copies a file or a folder.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := to + strings.TrimPrefix(path, from)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil || d.IsDir() {
+			return errors.Join(err, os.MkdirAll(target, 0o700))
+		}
+		b, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(target, b, 0o600))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -109,12 +109,17 @@ func (sh shared) groupConfig(r *replica) partition.Config {
 // leads reports whether the replica runs, leads and answers.
 func (r *replica) leads() bool { return r.group != nil && r.group.Leading() }
 
+// stop ends Raft.
+func (r *replica) stop() error {
+	if r.group == nil {
+		return nil
+	}
+	return r.group.Close()
+}
+
 // close closes what is open: Raft before its links, the links before the disks.
 func (r *replica) close() error {
-	var errs []error
-	if r.group != nil {
-		errs = append(errs, r.group.Close())
-	}
+	errs := []error{r.stop()}
 	if r.link != nil {
 		errs = append(errs, r.link.Close())
 	}

@@ -19,12 +19,14 @@ import (
 //	identity.json   who it is; written once, before anything else
 //	genesis.json    the group that it was founded in; written once
 //	founded.json    written when the founding entry was; a log without it has been lost since
-//	raft.db         its log, term and vote
+//	peers.json      how the replicas were last seen; see Start
+//	raft.db         its log, term, vote and start number
 //	snapshots/      its snapshots
 const (
 	identityFile  = "identity.json"
 	genesisFile   = "genesis.json"
 	foundedFile   = "founded.json"
+	peersFile     = "peers.json"
 	logFile       = "raft.db"
 	snapshotsName = "snapshots" // fixed by the library's file snapshot store
 )
@@ -94,7 +96,7 @@ func validName(name string) bool {
 
 // refuseOrphans returns ErrIdentityLost where a folder without identity isn't empty.
 func refuseOrphans(folder string) error {
-	for _, name := range []string{genesisFile, foundedFile, logFile, snapshotsName} {
+	for _, name := range []string{genesisFile, foundedFile, peersFile, logFile, snapshotsName} {
 		switch _, err := os.Lstat(filepath.Join(folder, name)); {
 		case err == nil:
 			return fmt.Errorf("%s: %w (%s is there)", folder, ErrIdentityLost, name)
@@ -134,23 +136,44 @@ func parseDocument(b []byte, into any) error {
 // It returns fs.ErrExist where one is there already: a link, unlike a rename, never replaces what
 // another process has just written.
 func writeOnce(folder, name string, document any) (err error) {
-	b, err := json.MarshalIndent(document, "", "  ")
+	temporary, err := writeTemporary(folder, name, document)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, name+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.Write(append(b, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), filepath.Join(folder, name)); err != nil {
+	defer func() { err = errors.Join(err, os.Remove(temporary)) }()
+	if err := os.Link(temporary, filepath.Join(folder, name)); err != nil {
 		return err
 	}
 	return syncFolder(folder)
+}
+
+// replaceDocument is writeOnce for a document that changes.
+func replaceDocument(folder, name string, document any) error {
+	temporary, err := writeTemporary(folder, name, document)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, filepath.Join(folder, name)); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return syncFolder(folder)
+}
+
+// writeTemporary writes and syncs a document under a name of its own.
+func writeTemporary(folder, name string, document any) (path string, err error) {
+	b, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(folder, name+".*.tmp")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }
 
 // MakeFolders creates a folder, and those above it that are missing, such that they survive a loss of

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -236,5 +237,53 @@ func TestFoldersAreMadeWithAllThatIsMissingAboveThem(t *testing.T) {
 	}
 	if err := partition.MakeFolders(filepath.Join(file, "below")); err == nil {
 		t.Error("a folder below a file")
+	}
+}
+
+// What a folder knows of its peers never becomes less.
+func TestNotesOfPeersNeverGoBack(t *testing.T) {
+	dir := t.TempDir()
+	identify(t, dir, "a")
+	for _, seen := range []map[string]partition.Start{
+		{"a-01": {Number: 3, Term: 2, Index: 9}, "b-02": {Number: 1, Term: 1, Index: 5}},
+		{"a-01": {Number: 2, Term: 2, Index: 10}},
+		{"a-01": {Number: 1, Term: 1, Index: 99}},
+	} {
+		if err := partition.NotePeers(dir, "a", seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := partition.Inspect(dir, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]partition.Start{"a-01": {Number: 3, Term: 2, Index: 10}, "b-02": {Number: 1, Term: 1, Index: 5}}
+	if !maps.Equal(state.Peers, want) {
+		t.Errorf("got %v, want %v", state.Peers, want)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "a", "*.tmp"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Every start has a number of its own, and Inspect sees what the stores saw.
+func TestEveryStartHasAHigherNumber(t *testing.T) {
+	dir := t.TempDir()
+	identify(t, dir, "a")
+	for n := range uint64(3) {
+		b := &bench{t: t, folder: filepath.Join(dir, "a")}
+		b.open()
+		b.must(b.Log.StoreLogs(entries(2*n+1, 2*n+2, 1)))
+		begun, err := b.BeginStart()
+		b.must(err)
+		if want := (partition.Start{Number: n + 1, Term: 1, Index: 2*n + 2}); begun != want {
+			t.Errorf("begun as %+v, want %+v", begun, want)
+		}
+		b.must(b.Close())
+		state, err := partition.Inspect(dir, "a")
+		if err != nil || state.Start != begun {
+			t.Errorf("inspected as %+v, %v; begun as %+v", state.Start, err, begun)
+		}
 	}
 }

@@ -43,6 +43,9 @@ func Inspect(dir, name string) (State, error) {
 	}
 	var formed bool
 	folder := filepath.Join(dir, name)
+	if s.Peers, err = readPeers(folder); err != nil {
+		return s, fmt.Errorf("inspect replica %s: %w", name, err)
+	}
 	err = protect(func() (err error) {
 		formed, err = s.inspectLog(folder)
 		return err
@@ -61,11 +64,11 @@ func Inspect(dir, name string) (State, error) {
 	return s, nil
 }
 
-// inspectLog fills in the last index, and tells whether the log proves a group that was at work. A
+// inspectLog fills in the last index and the start, and tells whether the log proves a group that was at work. A
 // snapshot beside a log that doesn't know its term is what is left of a lost log, votes and all: it
 // gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
 func (s *State) inspectLog(folder string) (formed bool, err error) {
-	snapshotTerm, formed, err := newestSnapshotTerm(folder)
+	snapshot, formed, err := lastInSnapshots(folder)
 	if err != nil {
 		return false, err
 	}
@@ -92,20 +95,27 @@ func (s *State) inspectLog(folder string) (formed bool, err error) {
 	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
 		return false, err
 	}
-	if term < snapshotTerm {
+	if term < snapshot.Term {
 		return false, ErrLogLost
 	}
+	number, err := stable.getUint64(startKey)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return false, err
+	}
+	var last raft.Log
+	if s.LastIndex > 0 {
+		if err := log.get(s.LastIndex, &last); err != nil {
+			return false, err
+		}
+	}
+	s.Start = snapshot.later(Start{number, last.Term, last.Index})
 	switch s.LastIndex {
 	case 0:
 		// The founding entry comes right after term 1 and before Raft first starts; a later term
 		// without an entry is of a replica that ran.
 		return formed || term > foundingTerm, nil
 	case 1:
-		var founding raft.Log
-		if err := log.get(1, &founding); err != nil {
-			return false, err
-		}
-		return formed || founding.Type != raft.LogConfiguration || s.Genesis == nil, nil
+		return formed || last.Type != raft.LogConfiguration || s.Genesis == nil, nil
 	default:
 		return true, nil
 	}
@@ -145,22 +155,30 @@ func lockError(err error) error {
 	return err
 }
 
-// newestSnapshotTerm returns the term of the newest finished snapshot, readable or not, and whether
-// there is one. The library names a snapshot's folder TERM-INDEX-TIME.
-func newestSnapshotTerm(folder string) (term uint64, any bool, err error) {
+// lastInSnapshots returns the last entry that any finished snapshot holds, readable or not, and whether
+// there is a snapshot. The library names a snapshot's folder TERM-INDEX-TIME.
+func lastInSnapshots(folder string) (last Start, any bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(folder, snapshotsName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, false, nil
+		return last, false, nil
 	}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasSuffix(e.Name(), ".tmp") {
 			continue
 		}
 		any = true
-		first, _, _ := strings.Cut(e.Name(), "-")
-		if t, err := strconv.ParseUint(first, 10, 64); err == nil {
-			term = max(term, t)
-		}
+		term, rest, _ := strings.Cut(e.Name(), "-")
+		index, _, _ := strings.Cut(rest, "-")
+		last = last.later(Start{Term: number(term), Index: number(index)})
 	}
-	return term, any, err
+	return last, any, err
+}
+
+// number reads a decimal number, 0 if it is none.
+func number(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"testing/synctest"
 
@@ -113,7 +114,7 @@ func TestInspectOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // looking creates nothing
 		got, err := partition.Inspect(dir, "a")
-		if err != nil || got != (partition.State{Name: "a"}) {
+		if err != nil || !reflect.DeepEqual(got, partition.State{Name: "a"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ const (
 	// snapshot, or a term that only a running group can have reached.
 	Formed
 	// Damaged: it took part, or may have, and what it promised is not all there: a log lost beside
-	// its snapshots, or a folder that can't be read. State.Damage says what.
+	// its snapshots, an old copy, or a folder that can't be read. State.Damage says what.
 	Damaged
 )
 
@@ -36,7 +37,9 @@ type State struct {
 	ServerID  string   // empty when missing
 	Genesis   *Genesis // nil when there is no document
 	LastIndex uint64   // of its log; 0 or 1 when fresh
-	Damage    error    // when damaged
+	Start     Start    // its own number and newest entry
+	Peers     map[string]Start
+	Damage    error // when damaged
 }
 
 // StartPlan says which replicas may start. The others' Raft is not even opened: a disk that forgot
@@ -49,8 +52,14 @@ type StartPlan struct {
 	Genesis *Genesis
 	// Start names the replicas to start.
 	Start []string
-	// Awaiting names the replicas that stay out until they are replaced under a new identity.
-	Awaiting []string
+	// Awaiting are the replicas that stay out until they are replaced under a new identity.
+	Awaiting []Awaiting
+}
+
+// Awaiting is a replica that stays out.
+type Awaiting struct {
+	Name string
+	Why  error
 }
 
 var (
@@ -62,6 +71,8 @@ var (
 	ErrLogLost = errors.New("the log is lost beside its snapshots")
 	// ErrGenesisLost says that a replica holds entries but no genesis document.
 	ErrGenesisLost = errors.New("replica holds entries but no genesis document")
+	// ErrBlank says that a replica's disk is missing or holds nothing in a group that was at work.
+	ErrBlank = errors.New("the disk is missing or blank")
 )
 
 // PlanStart decides, from the folders of all the replicas of a group, whether the group is founded,
@@ -71,6 +82,7 @@ var (
 //   - a replica that took part in a working group proves that the genesis is over;
 //   - a damaged replica awaits replacement where another one has its log, and else keeps all from
 //     starting;
+//   - a replica that is behind what any folder knows of it is damaged: an old copy was put back;
 //   - a founding entry on some replicas proves that the document had reached all of them, so one
 //     without it has lost its disk;
 //   - where every replica holds the document and no entry beyond the founding one, nothing was
@@ -82,6 +94,7 @@ func PlanStart(states []State) (StartPlan, error) {
 	if err != nil {
 		return StartPlan{}, err
 	}
+	states = findRewound(states)
 	switch count := countConditions(states); {
 	case count[Damaged] > 0 && count[Formed] == 0:
 		return StartPlan{}, damage(states)
@@ -129,7 +142,7 @@ func startFounded(states []State, document *Genesis) StartPlan {
 		if s.Condition == Formed || s.Condition == Fresh && s.LastIndex > 0 {
 			plan.Start = append(plan.Start, s.Name)
 		} else {
-			plan.Awaiting = append(plan.Awaiting, s.Name)
+			plan.Awaiting = append(plan.Awaiting, Awaiting{s.Name, cmp.Or(s.Damage, ErrBlank)})
 		}
 	}
 	return plan

@@ -24,6 +24,9 @@ import (
 //	formed2          likewise, with another document
 //	formed-          likewise, and lost the document
 //	damaged          lost its log, or can't be read
+//	formed@S/T/I     took part, at start S with entry I of term T; plain is 2/2/9
+//
+// where a word may end in >x@S/T/I: its folder knows x at start S with entry I of term T,
 //
 // and the plan as "bootstrap" (a new genesis), "continue" (the one that was begun) or "start", then
 // who starts, then who awaits replacement.
@@ -83,6 +86,21 @@ func TestPlanStart(t *testing.T) {
 		{"formed missing missing", "start a, awaiting bc", nil},
 		{"blank formed blank", "start b, awaiting ac", nil},
 		{"doc+1 formed missing", "start ab, awaiting c", nil},
+
+		// An old copy of a disk is a lost disk, whoever knows better: by the number of its start,
+		{"formed@1/2/9 formed>a@2/2/9 formed", "start bc, awaiting a", nil},
+		{"formed@1/2/9 missing formed>a@2/2/9", "start c, awaiting ab", nil},
+		// by an entry that it held, whose term goes before its index,
+		{"formed formed>a@2/2/10 formed", "start bc, awaiting a", nil},
+		{"formed@2/3/8 formed>a@2/2/9 formed", "start abc", nil},
+		{"formed@2/2/99 formed>a@2/3/7 formed", "start bc, awaiting a", nil},
+		// also where only its own folder knows,
+		{"formed@1/2/9>a@2/2/9 formed formed", "start bc, awaiting a", nil},
+		// and it knows nothing of others that they don't know better.
+		{"formed@1/2/9>b@1/2/9 formed>a@2/2/9>b@2/2/9 formed>a@2/2/9", "start bc, awaiting a", nil},
+		// Old copies everywhere: nobody can tell what was decided.
+		{"formed@1/2/9>b@2/2/9 formed@1/2/9>a@2/2/9 missing", "", partition.ErrRewound},
+		{"doc+1>b@2/2/9 doc+1 doc+1", "", partition.ErrRewound},
 
 		// Documents that differ.
 		{"doc doc2 doc", "", partition.ErrGenesisDiffers},
@@ -162,7 +180,7 @@ func TestPlanStartNeverFoundsOverAWorkingGroup(t *testing.T) {
 func checkPlan(t *testing.T, line string, states []partition.State, plan partition.StartPlan) {
 	t.Helper()
 	for _, s := range states {
-		starts, awaits := slices.Contains(plan.Start, s.Name), slices.Contains(plan.Awaiting, s.Name)
+		starts, awaits := slices.Contains(plan.Start, s.Name), slices.Contains(strings.Split(awaitingNames(plan), ""), s.Name)
 		switch {
 		case starts == awaits:
 			t.Errorf("%s: %s neither or both started and awaited", line, s.Name)
@@ -192,6 +210,17 @@ func readStates(t *testing.T, line string) (states []partition.State) {
 			s.ServerID = s.Name + "-99"
 			word = strings.TrimSuffix(word, "!")
 		}
+		word, known, _ := strings.Cut(word, ">")
+		for _, k := range strings.FieldsFunc(known, func(r rune) bool { return r == '>' }) {
+			if s.Peers == nil {
+				s.Peers = map[string]partition.Start{}
+			}
+			s.Peers[serverID(int(k[0]-'a'))] = readStart(t, k[2:])
+		}
+		word, at, found := strings.Cut(word, "@")
+		if !found {
+			at = "2/2/9"
+		}
 		switch word {
 		case "missing":
 			s.ServerID = ""
@@ -203,6 +232,7 @@ func readStates(t *testing.T, line string) (states []partition.State) {
 			s.Condition, s.Genesis, s.LastIndex = partition.Fresh, documents[strings.Trim(word, "doc+1")], 1
 		case "formed", "formed2":
 			s.Condition, s.Genesis, s.LastIndex = partition.Formed, documents[word[6:]], 9
+			s.Start = readStart(t, at)
 		case "damaged":
 			s.Condition, s.Damage = partition.Damaged, partition.ErrLogLost
 		case "formed-":
@@ -213,6 +243,14 @@ func readStates(t *testing.T, line string) (states []partition.State) {
 		states = append(states, s)
 	}
 	return states
+}
+
+func readStart(t *testing.T, word string) (s partition.Start) {
+	t.Helper()
+	if _, err := fmt.Sscanf(word, "%d/%d/%d", &s.Number, &s.Term, &s.Index); err != nil {
+		t.Fatalf("%q: %v", word, err)
+	}
+	return s
 }
 
 func serverID(i int) string { return fmt.Sprintf("%c-%02d", 'a'+i, i+1) }
@@ -226,7 +264,14 @@ func printPlan(p partition.StartPlan) string {
 	}
 	s += " " + strings.Join(p.Start, "")
 	if len(p.Awaiting) > 0 {
-		s += ", awaiting " + strings.Join(p.Awaiting, "")
+		s += ", awaiting " + awaitingNames(p)
 	}
 	return s
+}
+
+func awaitingNames(p partition.StartPlan) (names string) {
+	for _, a := range p.Awaiting {
+		names += a.Name
+	}
+	return names
 }
