@@ -18,9 +18,9 @@ type ahead struct {
 	blocks [aheadCharges]blockRef
 }
 
-// look touches what the next checks will need and returns the hashes of the keys of
-// their charges, in order.
-func (a *ahead) look(m *Machine) []uint64 {
+// look touches what the next checks will need and returns the hashes of their ids, and
+// of the keys of their charges, in order.
+func (a *ahead) look(m *Machine) (ids, keys []uint64) {
 	checks, charges := 0, 0
 	for charges+MaxCharges <= aheadCharges && a.batch.next(&a.check) {
 		a.ids[checks] = m.records.hash(a.check.Domain, &a.check.ID)
@@ -31,18 +31,30 @@ func (a *ahead) look(m *Machine) []uint64 {
 			charges++
 		}
 	}
-	hashes := a.keys[:charges]
-	sum := m.keys.byKey.touchGroups(hashes) + m.records.byID.touchGroups(a.ids[:checks])
-	rows := m.keys.byKey.likely(hashes, a.rows[:0])
+	ids, keys = a.ids[:checks], a.keys[:charges]
+	sum := m.keys.byKey.touchGroups(keys) + m.records.byID.touchGroups(ids)
+	rows := m.keys.byKey.likely(keys, a.rows[:0])
 	m.keys.touched += sum + m.keys.touchBlocks(rows, a.blocks[:])
-	return hashes
+	return ids, keys
+}
+
+// lookOldest touches where the index has the n oldest records, or as many as fit, and
+// returns the hashes of their ids.
+func (a *ahead) lookOldest(m *Machine, n int) []uint64 {
+	n = min(n, int(m.records.rows.len()), aheadCharges)
+	for i := range n {
+		a.ids[i] = m.records.hashAt(m.records.rows.head + uint64(i))
+	}
+	m.keys.touched += m.records.byID.touchGroups(a.ids[:n])
+	return a.ids[:n]
 }
 
 // touchGroups reads where the hashes' rows are, or would be put.
 func (ix *index) touchGroups(hashes []uint64) (sum uint64) {
 	for _, h := range hashes {
-		b, g := ix.bucketOf(h), homeGroup(h)
-		sum += b.group(g) + uint64(b.rows[g*8])
+		b := ix.bucketOf(h)
+		g := &b.groups[homeGroup(h)]
+		sum += uint64(b.used) + uint64(g.tags[0]) + uint64(g.rows[7])
 	}
 	return sum
 }
@@ -85,15 +97,4 @@ func (k *keys) soon(class int, from, to uint32) {
 	for _, slot := range k.byKey.likely(hashes[:n], slots[:0]) {
 		k.touched += uint64(*k.slots.at(slot))
 	}
-}
-
-// touchOldest reads where the index has the n oldest records.
-func (r *records) touchOldest(n uint64) (sum uint64) {
-	var hashes [aheadCharges]uint64
-	n = min(n, r.rows.len(), aheadCharges)
-	for i := range n {
-		rec := r.rows.at(r.rows.head + i)
-		hashes[i] = r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id))
-	}
-	return r.byID.touchGroups(hashes[:n])
 }

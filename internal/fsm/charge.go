@@ -122,13 +122,13 @@ func capped(st limit.State, most uint64) limit.State {
 	return st
 }
 
-// remember records the allow under the check's id.
-func (m *Machine) remember(c *Check, a *Answer) {
+// remember records the allow under the check's id, of the given hash.
+func (m *Machine) remember(c *Check, a *Answer, hash uint64) {
 	r := record{
 		id: c.ID, digest: halves(c.Digest), remaining: halves(a.Remaining),
 		quotaAndLimit: uint32(a.Policy)<<8 | uint32(a.Limit),
 	}
-	m.records.add(r, m.now)
+	m.records.add(r, hash, m.now)
 	m.sum += r.sum(m.now)
 	m.account(&m.quotas[a.Policy], recordBytes)
 }

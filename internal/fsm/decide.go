@@ -41,40 +41,42 @@ func (m *Machine) sound(ch *Charge, domain int32) bool {
 		ch.Cost > 0 && ch.Cost <= policy.TooMuch
 }
 
-// decide decides one check, whose keys have the given hashes, and records it if it
-// is allowed.
-func (m *Machine) decide(c *Check, hashes []uint64) Answer {
-	if a, ok := m.recall(c); ok {
-		return a
+// decide decides one check, of whose id and keys the hashes are given, and records it
+// if it is allowed.
+func (m *Machine) decide(a *Answer, c *Check, id uint64, keys []uint64) {
+	if m.recall(a, c, id) {
+		return
 	}
 	for i := range c.Charges {
 		if !m.Owns(c.Charges[i].Slot) {
-			return Answer{Verdict: VerdictNotOwned, Time: m.now}
+			*a = Answer{Verdict: VerdictNotOwned, Time: m.now}
+			return
 		}
 	}
 	// A fence is a time that was logged, so one in the future is a lie; believed,
 	// it would let a copy through after the id's allow has been forgotten. So
 	// would one so far below zero that the difference overflows.
 	if c.Fence < 0 || c.Fence > m.now || m.now-c.Fence > m.settings.Horizon/2 {
-		return Answer{Verdict: VerdictStaleTime, Time: m.now}
+		*a = Answer{Verdict: VerdictStaleTime, Time: m.now}
+		return
 	}
 	parts := m.scratch.parts[:len(c.Charges)]
-	m.gather(c, parts, hashes)
-	v := m.weigh(parts, m.now)
-	if v.answer.Verdict != VerdictAllow {
-		return v.answer
+	m.gather(c, parts, keys)
+	tightest := m.weigh(a, parts, m.now)
+	if a.Verdict != VerdictAllow {
+		return
 	}
 	if !m.makeRoom(parts) {
-		return Answer{Verdict: VerdictMemory, Time: m.now}
+		*a = Answer{Verdict: VerdictMemory, Time: m.now}
+		return
 	}
 	for i := range parts {
 		if parts[i].first == i {
 			m.take(&parts[i])
 		}
 	}
-	m.remember(c, &v.answer)
-	v.answer.FullAt = m.fullAfter(v.part, v.answer.Limit)
-	return v.answer
+	m.remember(c, a, id)
+	a.FullAt = m.fullAfter(tightest, a.Limit)
 }
 
 // fullAfter is fullAt for what has just been admitted: of a rolling window that is
@@ -97,27 +99,28 @@ func (m *Machine) fullAt(p *part, l int32, now int64) int64 {
 	return spec.FullAt(m.usage(p, q, int(l)), now)
 }
 
-// recall answers a check whose id has an allow.
-func (m *Machine) recall(c *Check) (Answer, bool) {
-	n, ok := m.records.find(c.Domain, &c.ID)
+// recall answers a check whose id, of the given hash, has an allow.
+func (m *Machine) recall(a *Answer, c *Check, hash uint64) bool {
+	n, ok := m.records.find(hash, c.Domain, &c.ID)
 	if !ok {
-		return Answer{}, false
+		return false
 	}
 	r := m.records.rows.at(n)
 	if whole(r.digest) != c.Digest {
-		return Answer{Verdict: VerdictConflict, Time: m.now}, true
+		*a = Answer{Verdict: VerdictConflict, Time: m.now}
+		return true
 	}
-	a := Answer{
+	*a = Answer{
 		Verdict: VerdictAllow, Replayed: true, Time: m.records.time(n), At: m.now,
 		Policy: m.quotas[r.quota()].policy, Limit: r.limit(), Remaining: whole(r.remaining),
 	}
 	a.Unlimited = a.Remaining == limit.Unlimited
-	if ch := m.measuring(c, &a); ch != nil {
+	if ch := m.measuring(c, a); ch != nil {
 		p := part{charge: ch, quota: r.quota(), hash: m.keys.hash(r.quota(), ch.Key)}
 		a.Amount = m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
 		a.FullAt = m.fullAt(&p, a.Limit, m.now)
 	}
-	return a, true
+	return true
 }
 
 // measuring finds the charge that a replayed allow speaks of. Several of its policy
@@ -163,22 +166,25 @@ func (p *part) sameKey(o *part) bool {
 	return p.hash == o.hash && p.quota == o.quota && string(p.charge.Key) == string(o.charge.Key)
 }
 
-// weigh asks every limit of every part at the time now. It changes nothing.
-func (m *Machine) weigh(parts []part, now int64) verdict {
-	var v verdict
+// weigh asks every limit of every part at the time now: denied if any denies, for as
+// long as the last of them; allowed with what the tightest leaves. It returns the part
+// whose limit the answer speaks of, and changes nothing.
+func (m *Machine) weigh(a *Answer, parts []part, now int64) (tightest *part) {
+	*a = Answer{Time: now}
 	for i := range parts {
 		p := &parts[i]
 		q := &m.quotas[p.quota]
 		for l := range q.states {
 			spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
-			v.hear(spec, p, int32(l), spec.Peek(m.usage(p, q, l), now, p.cost))
+			if a.hear(spec, p, int32(l), spec.Peek(m.usage(p, q, l), now, p.cost)) {
+				tightest = p
+			}
 		}
 	}
-	v.answer.Time = now
-	if v.answer.Verdict == VerdictDeny {
-		v.answer.FullAt = m.fullAt(v.part, v.answer.Limit, now)
+	if a.Verdict == VerdictDeny {
+		a.FullAt = m.fullAt(tightest, a.Limit, now)
 	}
-	return v
+	return tightest
 }
 
 // usage is what the state knows of a part's key under limit l.
@@ -196,33 +202,24 @@ func (m *Machine) usage(p *part, q *quota, l int) limit.Usage {
 	return u
 }
 
-// verdict folds the decisions of many limits into one answer: denied if any
-// denies, for as long as the last of them; allowed with what the tightest leaves.
-type verdict struct {
-	answer Answer
-	part   *part // whose limit the answer speaks of
-}
-
-func (v *verdict) hear(spec limit.Spec, p *part, l int32, d limit.Decision) {
-	a := &v.answer
+// hear takes one limit's decision in, and reports whether it is the one to speak of.
+func (a *Answer) hear(spec limit.Spec, p *part, l int32, d limit.Decision) bool {
 	switch {
 	case d.Allowed && a.Verdict == VerdictDeny:
-		return
+		return false
 	case d.Allowed && a.Verdict == VerdictAllow && d.Remaining >= a.Remaining:
-		return
+		return false
 	case !d.Allowed && a.Verdict == VerdictDeny && d.At <= a.At:
-		return
+		return false
 	}
-	v.part = p
-	*a = Answer{
-		Verdict: VerdictAllow, Policy: p.charge.Policy, Limit: l,
-		Amount: spec.Amount, Remaining: d.Remaining, At: d.At,
-		Unlimited: spec.Amount == limit.Unlimited,
-	}
+	a.Verdict, a.Exceeds = VerdictAllow, false
 	if !d.Allowed {
-		a.Verdict = VerdictDeny
-		a.Exceeds = p.cost > spec.Amount
+		a.Verdict, a.Exceeds = VerdictDeny, p.cost > spec.Amount
 	}
+	a.Policy, a.Limit, a.Amount = p.charge.Policy, l, spec.Amount
+	a.Unlimited = spec.Amount == limit.Unlimited
+	a.Remaining, a.At = d.Remaining, d.At
+	return true
 }
 
 // makeRoom reports whether the bounds leave room for an allow, if need be after

@@ -30,11 +30,16 @@ type index struct {
 }
 
 type bucket struct {
-	tags  [bucketSlots]uint8
-	rows  [bucketSlots]uint32
-	depth uint8
-	used  uint16 // slots that are not empty
-	live  uint16
+	depth  uint8
+	used   uint16 // slots that are not empty
+	live   uint16
+	groups [bucketGroups]group
+}
+
+// group is eight slots: what one look compares at once lies side by side.
+type group struct {
+	tags [8]uint8
+	rows [8]uint32
 }
 
 func newIndex(hashOf func(row uint32) uint64) index {
@@ -57,7 +62,7 @@ type probe struct {
 	b     *bucket
 	want  uint64 // the tag in every byte
 	match uint64 // high bit of each byte that matched in this group
-	group uint32
+	at    uint32 // the group
 	left  uint32
 }
 
@@ -70,14 +75,20 @@ const (
 // zero one may be set wrongly, which costs a comparison and nothing else.
 func zeroBytes(x uint64) uint64 { return (x - lowBits) &^ x & highBits }
 
-func (b *bucket) group(g uint32) uint64 {
-	return binary.LittleEndian.Uint64(b.tags[g*8:])
-}
+func (g *group) word() uint64 { return binary.LittleEndian.Uint64(g.tags[:]) }
+
+// matching returns the slots whose tags are all of want's bytes, the lowest of them surely.
+func (g *group) matching(want uint64) uint64 { return zeroBytes(g.word() ^ want) }
+
+// free returns the slots that hold no row, the lowest of them surely.
+func (g *group) free() uint64 { return zeroBytes(g.word() &^ (lowBits * tagDeleted)) }
+
+func (g *group) hasEmpty() bool { return g.matching(lowBits*tagEmpty) != 0 }
 
 func (ix *index) probe(hash uint64) probe {
 	b := ix.bucketOf(hash)
-	p := probe{b: b, want: lowBits * uint64(tagOf(hash)), group: homeGroup(hash), left: bucketGroups}
-	p.match = zeroBytes(b.group(p.group) ^ p.want)
+	p := probe{b: b, want: lowBits * uint64(tagOf(hash)), at: homeGroup(hash), left: bucketGroups}
+	p.match = b.groups[p.at].matching(p.want)
 	return p
 }
 
@@ -86,23 +97,22 @@ func homeGroup(hash uint64) uint32 { return uint32(hash>>8) % bucketGroups }
 // next returns the next candidate row.
 func (p *probe) next() (row uint32, ok bool) {
 	for {
+		g := &p.b.groups[p.at]
 		for p.match != 0 {
-			slot := p.group*8 + uint32(bits.TrailingZeros64(p.match))/8
+			slot := bits.TrailingZeros64(p.match) / 8
 			p.match &= p.match - 1
-			if p.b.tags[slot] == uint8(p.want) {
-				return p.b.rows[slot], true
+			if g.tags[slot] == uint8(p.want) {
+				return g.rows[slot], true
 			}
 		}
 		p.left--
-		if p.left == 0 || hasEmpty(p.b.group(p.group)) {
+		if p.left == 0 || g.hasEmpty() {
 			return 0, false
 		}
-		p.group = (p.group + 1) % bucketGroups
-		p.match = zeroBytes(p.b.group(p.group) ^ p.want)
+		p.at = (p.at + 1) % bucketGroups
+		p.match = p.b.groups[p.at].matching(p.want)
 	}
 }
-
-func hasEmpty(group uint64) bool { return zeroBytes(group) != 0 }
 
 // insert adds a row that is not in the index.
 func (ix *index) insert(hash uint64, row uint32) {
@@ -116,19 +126,18 @@ func (ix *index) insert(hash uint64, row uint32) {
 }
 
 func (b *bucket) put(hash uint64, row uint32) {
-	for g := homeGroup(hash); ; g = (g + 1) % bucketGroups {
-		for s := g * 8; s < g*8+8; s++ {
-			if b.tags[s] > tagDeleted {
-				continue
-			}
-			if b.tags[s] == tagEmpty {
-				b.used++
-			}
-			b.tags[s], b.rows[s] = tagOf(hash), row
-			b.live++
-			return
-		}
+	at := homeGroup(hash)
+	free := b.groups[at].free()
+	for free == 0 {
+		at = (at + 1) % bucketGroups
+		free = b.groups[at].free()
 	}
+	g, slot := &b.groups[at], bits.TrailingZeros64(free)/8
+	if g.tags[slot] == tagEmpty {
+		b.used++
+	}
+	g.tags[slot], g.rows[slot] = tagOf(hash), row
+	b.live++
 }
 
 // split makes room around hash: it rebuilds the bucket without its deleted
@@ -167,9 +176,12 @@ func (ix *index) replace(hash uint64, old, low, high *bucket) {
 		ix.dir[first+i] = b
 	}
 	live := make([]uint32, 0, bucketSlots)
-	for s, tag := range old.tags {
-		if tag > tagDeleted {
-			live = append(live, old.rows[s])
+	for i := range old.groups {
+		g := &old.groups[i]
+		for s, tag := range g.tags {
+			if tag > tagDeleted {
+				live = append(live, g.rows[s])
+			}
 		}
 	}
 	if ix.touch != nil {
@@ -183,28 +195,33 @@ func (ix *index) replace(hash uint64, old, low, high *bucket) {
 
 // remove takes a row out; it must be there.
 func (ix *index) remove(hash uint64, row uint32) {
-	b := ix.bucketOf(hash)
-	for g, left := homeGroup(hash), bucketGroups; left > 0; g, left = (g+1)%bucketGroups, left-1 {
-		for s := g * 8; s < g*8+8; s++ {
-			if b.tags[s] > tagDeleted && b.rows[s] == row {
-				b.clear(s, hasEmpty(b.group(g)))
-				ix.shrink()
-				return
-			}
+	for p := ix.probe(hash); ; {
+		found, ok := p.next()
+		if !ok {
+			panic("fsm: removed a row that the index doesn't hold")
+		}
+		if found == row {
+			p.b.clear(&p.b.groups[p.at], row)
+			ix.shrink()
+			return
 		}
 	}
-	panic("fsm: removed a row that the index doesn't hold")
 }
 
-// clear empties a slot. Where the group has an empty slot no probe ever went
+// clear empties a row's slot. Where the group has an empty slot no probe ever went
 // past it, so nothing needs to stay behind.
-func (b *bucket) clear(slot uint32, open bool) {
-	b.live--
-	b.tags[slot] = tagDeleted
-	if open {
-		b.tags[slot] = tagEmpty
-		b.used--
+func (b *bucket) clear(g *group, row uint32) {
+	slot := 0
+	for g.tags[slot] <= tagDeleted || g.rows[slot] != row {
+		slot++
 	}
+	b.live--
+	if !g.hasEmpty() {
+		g.tags[slot] = tagDeleted
+		return
+	}
+	g.tags[slot] = tagEmpty
+	b.used--
 }
 
 // shrink gives the memory of an index that has become empty back.

@@ -43,7 +43,7 @@ type scratch struct {
 	batch   batch
 	parts   [MaxCharges]part
 	ahead   ahead
-	answers []Answer
+	answers [MaxChecks]Answer
 }
 
 // New returns the machine of an empty log.
@@ -169,20 +169,19 @@ func (m *Machine) applyBatch(body []byte, a *Applied) error {
 		return nil
 	}
 	m.reclaim(batchReclaims + len(b.charges)/chargeBytes)
-	a.Answers = m.scratch.answers[:0]
+	a.Answers = m.scratch.answers[:b.count]
 	m.scratch.ahead.batch = *b
-	var hashes []uint64
-	for b.next(c) {
-		if len(hashes) == 0 {
-			hashes = m.scratch.ahead.look(m)
+	var ids, keys []uint64 // hashes of the next checks' ids and keys
+	for i := 0; b.next(c); i++ {
+		if len(ids) == 0 {
+			ids, keys = m.scratch.ahead.look(m)
 		}
 		if err := m.verify(c); err != nil {
 			return err
 		}
-		a.Answers = append(a.Answers, m.decide(c, hashes))
-		hashes = hashes[len(c.Charges):]
+		m.decide(&a.Answers[i], c, ids[0], keys)
+		ids, keys = ids[1:], keys[len(c.Charges):]
 	}
-	m.scratch.answers = a.Answers
 	return nil
 }
 

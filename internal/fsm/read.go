@@ -52,7 +52,10 @@ func (m *Machine) Memory() Memory {
 
 // Recall answers a check whose id has an allow: with that allow, or, for another
 // digest, with a conflict. It reads only.
-func (m *Machine) Recall(c *Check) (Answer, bool) { return m.recall(c) }
+func (m *Machine) Recall(c *Check) (a Answer, ok bool) {
+	ok = m.recall(&a, c, m.records.hash(c.Domain, &c.ID))
+	return a, ok
+}
 
 // Refuse answers a check that the applied state shows can't be admitted at time
 // now, which is not before Now: a denial, or no room. Later entries only add
@@ -65,10 +68,11 @@ func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
 		hashes[i] = m.keys.hash(uint32(c.Charges[i].Policy), c.Charges[i].Key)
 	}
 	m.gather(c, parts, hashes[:])
-	v := m.weigh(parts, now)
+	var a Answer
+	m.weigh(&a, parts, now)
 	switch {
-	case v.answer.Verdict == VerdictDeny:
-		return v.answer, true
+	case a.Verdict == VerdictDeny:
+		return a, true
 	case !m.due(now) && !m.roomFor(parts):
 		return Answer{Verdict: VerdictMemory, Time: now}, true
 	}

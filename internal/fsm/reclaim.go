@@ -100,18 +100,19 @@ func (m *Machine) account(q *quota, bytes int64) {
 
 // expireRecords forgets up to budget decision records older than the horizon.
 func (m *Machine) expireRecords(budget int) {
-	for n := 0; n < budget; n++ {
+	var hashes []uint64
+	for ; budget > 0; budget-- {
 		t, ok := m.records.oldest()
 		if !ok || m.now-t <= m.settings.Horizon {
 			return
 		}
-		if n%aheadCharges == 0 {
-			m.keys.touched += m.records.touchOldest(uint64(budget - n))
+		if len(hashes) == 0 {
+			hashes = m.scratch.ahead.lookOldest(m, budget)
 		}
-		r := *m.records.rows.at(m.records.rows.head)
-		q := &m.quotas[r.quota()]
+		r := m.records.rows.at(m.records.rows.head)
 		m.sum -= r.sum(t)
-		m.account(q, -recordBytes)
-		m.records.drop()
+		m.account(&m.quotas[r.quota()], -recordBytes)
+		m.records.drop(hashes[0])
+		hashes = hashes[1:]
 	}
 }

@@ -41,10 +41,7 @@ type records struct {
 
 func newRecords(seed keyspace.Seed, domainOf func(quota uint32) int32) *records {
 	r := &records{seed: [2]uint64{leWord(seed[:8]), leWord(seed[8:])}, domainOf: domainOf}
-	r.byID = newIndex(func(row uint32) uint64 {
-		rec := r.rows.at(r.number(row))
-		return r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id))
-	})
+	r.byID = newIndex(func(row uint32) uint64 { return r.hashAt(r.number(row)) })
 	return r
 }
 
@@ -54,9 +51,14 @@ func (r *records) hash(domain int32, id *ID) uint64 {
 	return mix(mix(leWord(id[:8])^r.seed[0], leWord(id[8:])^r.seed[1]), uint64(domain))
 }
 
-// find returns the number of the record of (domain, id).
-func (r *records) find(domain int32, id *ID) (uint64, bool) {
-	for p := r.byID.probe(r.hash(domain, id)); ; {
+func (r *records) hashAt(n uint64) uint64 {
+	rec := r.rows.at(n)
+	return r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id))
+}
+
+// find returns the number of the record of (domain, id), of the given hash.
+func (r *records) find(hash uint64, domain int32, id *ID) (uint64, bool) {
+	for p := r.byID.probe(hash); ; {
 		row, ok := p.next()
 		if !ok {
 			return 0, false
@@ -86,11 +88,12 @@ func (r *records) time(n uint64) int64 {
 	return r.stamps.at(low).time
 }
 
-func (r *records) add(rec record, now int64) {
+// add remembers a record whose id has the given hash.
+func (r *records) add(rec record, hash uint64, now int64) {
 	if r.stamps.len() == 0 || r.stamps.at(r.stamps.tail-1).time != now {
 		r.stamps.push(stamp{first: r.rows.tail, time: now})
 	}
-	r.byID.insert(r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id)), uint32(r.rows.tail))
+	r.byID.insert(hash, uint32(r.rows.tail))
 	r.rows.push(rec)
 }
 
@@ -102,10 +105,9 @@ func (r *records) oldest() (int64, bool) {
 	return r.stamps.at(r.stamps.head).time, true
 }
 
-// drop forgets the oldest record.
-func (r *records) drop() {
-	rec := r.rows.at(r.rows.head)
-	r.byID.remove(r.hash(r.domainOf(rec.quota()), (*ID)(&rec.id)), uint32(r.rows.head))
+// drop forgets the oldest record, whose id has the given hash.
+func (r *records) drop(hash uint64) {
+	r.byID.remove(hash, uint32(r.rows.head))
 	r.rows.drop()
 	for r.stamps.len() > 1 && r.stamps.at(r.stamps.head+1).first <= r.rows.head {
 		r.stamps.drop()

@@ -209,12 +209,12 @@ func (f *frameReader) readRecords(m *Machine) {
 	f.readStamps(r, m.now)
 	for i := head; i < tail && f.err == nil; i++ {
 		rec := r.rows.at(i)
-		domain := m.domainOf(rec.quota())
-		if _, twice := r.find(domain, (*ID)(&rec.id)); twice {
+		hash := r.hashAt(i)
+		if _, twice := r.find(hash, m.domainOf(rec.quota()), (*ID)(&rec.id)); twice {
 			f.fail("a decision id stands twice")
 			return
 		}
-		r.byID.insert(r.hash(domain, (*ID)(&rec.id)), uint32(i))
+		r.byID.insert(hash, uint32(i))
 		m.sum += rec.sum(r.time(i))
 		m.account(&m.quotas[rec.quota()], recordBytes)
 	}

@@ -328,14 +328,15 @@ func TestRecordsAreFoundByNumberBeyond32Bits(t *testing.T) {
 	r.rows.head, r.rows.tail = 1<<32-700, 1<<32-700
 	id := func(i int) ID { return ID{byte(i), byte(i >> 8), 9} }
 	for i := range 3000 {
-		r.add(record{id: id(i)}, int64(i/10))
+		key := id(i)
+		r.add(record{id: id(i)}, r.hash(0, &key), int64(i/10))
 		if i >= 1000 {
-			r.drop()
+			r.drop(r.hashAt(r.rows.head))
 		}
 	}
 	for i := range 3000 {
 		key := id(i)
-		n, ok := r.find(0, &key)
+		n, ok := r.find(r.hash(0, &key), 0, &key)
 		if ok != (i >= 2000) || ok && r.time(n) != int64(i/10) {
 			t.Fatalf("record %d: found %t", i, ok)
 		}
