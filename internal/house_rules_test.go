@@ -49,6 +49,7 @@ var plan = func() map[string][]string {
 	pure := []string{"limit", "keyspace", "policy"}
 	group := append(slices.Clone(pure), "fsm", "clock", "transport")
 	top := append(slices.Clone(group), "policy/file", "partition", "system", "node", "server", "gateway")
+	replay := append(slices.Clone(pure), "fsm", "origin", "replay/accesslog", "replay/order")
 	return map[string][]string{
 		"limit":       {},
 		"keyspace":    {},
@@ -64,7 +65,12 @@ var plan = func() map[string][]string {
 		"gateway":     top,
 		"console":     top,
 		"operator":    append(slices.Clone(pure), "policy/file"),
-		"replay":      append(slices.Clone(pure), "policy/file", "fsm"),
+		"origin":      {},
+
+		"replay":           replay,
+		"replay/accesslog": {},
+		"replay/order":     {},
+		"replay/report":    append(slices.Clone(replay), "replay"),
 	}
 }()
 

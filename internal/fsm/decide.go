@@ -60,23 +60,30 @@ func (m *Machine) decide(a *Answer, c *Check, id uint64, keys []uint64) {
 		*a = Answer{Verdict: VerdictStaleTime, Time: m.now}
 		return
 	}
+	if m.admit(a, c, keys) {
+		m.remember(c, a, id)
+	}
+}
+
+// admit charges what a check takes, if all limits have room for it.
+func (m *Machine) admit(a *Answer, c *Check, keys []uint64) bool {
 	parts := m.scratch.parts[:len(c.Charges)]
 	m.gather(c, parts, keys)
 	tightest := m.weigh(a, parts, m.now)
 	if a.Verdict != VerdictAllow {
-		return
+		return false
 	}
 	if !m.makeRoom(parts) {
 		*a = Answer{Verdict: VerdictMemory, Time: m.now}
-		return
+		return false
 	}
 	for i := range parts {
 		if parts[i].first == i {
 			m.take(&parts[i])
 		}
 	}
-	m.remember(c, a, id)
 	a.FullAt = m.fullAfter(tightest, a.Limit)
+	return true
 }
 
 // fullAfter is fullAt for what has just been admitted: of a rolling window that is

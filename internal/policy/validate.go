@@ -50,8 +50,13 @@ func (ps Problems) Error() string {
 // Validate returns everything that is wrong with the set, nothing if it is fine. The set need not be
 // normalized; positions in paths are those of s. Validate decides alike everywhere: it depends on the
 // set alone.
-func (s Set) Validate() Problems {
-	var v validator
+func (s Set) Validate() Problems { return s.validate(true) }
+
+// Malformed is Validate for those who enforce nothing: it lets pass what is only not supported yet.
+func (s Set) Malformed() Problems { return s.validate(false) }
+
+func (s Set) validate(enforced bool) Problems {
+	v := validator{enforced: enforced}
 	s = s.Clone()
 	if len(s.Policies) > MaxPolicies {
 		v.add("policies", "%d policies, at most %d are allowed", len(s.Policies), MaxPolicies)
@@ -83,7 +88,10 @@ func firstUse(seen map[[2]string]int, a, b string, i int) (first int, taken bool
 	return first, taken
 }
 
-type validator struct{ problems Problems }
+type validator struct {
+	problems Problems
+	enforced bool // what isn't supported yet is a problem
+}
 
 func (v *validator) add(path, format string, args ...any) {
 	v.problems = append(v.problems, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
@@ -136,6 +144,9 @@ func (v *validator) choices(path string, p *Policy) {
 	oneOf(v, path+".transition", p.Transition, "", Conservative, FromNow)
 	oneOf(v, path+".mode", p.Mode, Enforce, Shadow)
 	oneOf(v, path+".onUnavailable", p.OnUnavailable, Deny, Allow)
+	if !v.enforced {
+		return
+	}
 	if p.Mode == Shadow {
 		v.add(path+".mode", "Shadow is not supported yet")
 	}

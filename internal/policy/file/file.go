@@ -41,23 +41,35 @@ func (e *Error) Error() string {
 }
 
 // ReadFile reads the set in the file at path. Its error is an [*Error] if the file could be read.
-func ReadFile(path string) (policy.Set, error) {
+func ReadFile(path string) (policy.Set, error) { return readFile(path, policy.Set.Validate) }
+
+// ReadFileToRehearse is ReadFile for those who enforce nothing: it accepts what is only not supported
+// yet.
+func ReadFileToRehearse(path string) (policy.Set, error) {
+	return readFile(path, policy.Set.Malformed)
+}
+
+// Read reads a set from src; name stands for src in errors. The error is an [*Error] unless src fails.
+func Read(name string, src io.Reader) (policy.Set, error) {
+	return read(name, src, policy.Set.Validate)
+}
+
+func readFile(path string, validate func(policy.Set) policy.Problems) (policy.Set, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return policy.Set{}, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	return Read(path, f)
+	return read(path, f, validate)
 }
 
-// Read reads a set from src; name stands for src in errors. The error is an [*Error] unless src fails.
-func Read(name string, src io.Reader) (policy.Set, error) {
+func read(name string, src io.Reader, validate func(policy.Set) policy.Problems) (policy.Set, error) {
 	text, err := io.ReadAll(io.LimitReader(src, MaxSize+1))
 	if err != nil {
 		return policy.Set{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	var r reader
-	set := r.read(text)
+	set := r.read(text, validate)
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 		return policy.Set{}, &Error{Name: name, Problems: r.problems}
@@ -67,7 +79,7 @@ func Read(name string, src io.Reader) (policy.Set, error) {
 }
 
 // read returns the set that text says, and leaves what is wrong with it in r.problems.
-func (r *reader) read(text []byte) policy.Set {
+func (r *reader) read(text []byte, validate func(policy.Set) policy.Problems) policy.Set {
 	r.lines, r.broken = map[string]int{"": 1}, map[string]bool{}
 	if len(text) > MaxSize {
 		r.addAt(1, "", "is larger than %d bytes", MaxSize)
@@ -78,7 +90,7 @@ func (r *reader) read(text []byte) policy.Set {
 		return policy.Set{}
 	}
 	set := r.set(root)
-	for _, p := range set.Validate() {
+	for _, p := range validate(set) {
 		if !r.isBroken(p.Path) {
 			r.addAt(r.line(p.Path), p.Path, "%s", p.Message)
 		}
