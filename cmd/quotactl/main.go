@@ -1,5 +1,5 @@
 // Command quotactl is Quorate's tool for people: it asks a node for admission, looks at what is used up,
-// and checks policy files.
+// checks policy files, and replays access logs.
 package main
 
 import (
@@ -69,6 +69,6 @@ func newRootCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newCheckCommand(), newInspectCommand(), newPoliciesCommand())
+	root.AddCommand(newCheckCommand(), newInspectCommand(), newPoliciesCommand(), newReplayCommand(), newGensampleCommand())
 	return root
 }

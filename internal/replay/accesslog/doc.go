@@ -1,0 +1,38 @@
+// Package accesslog reads the requests out of logs: of nginx and Apache, Envoy and Istio, AWS load
+// balancers and CloudFront, and of CSV, TSV and JSON lines.
+//
+// Invariants:
+//
+//   - Every line is a record, a header or comment, blank, or bad with a reason, and the counts add up.
+//     Nothing is skipped in silence, and nothing ends a log but its end or an error of reading it.
+//   - A line that is too long is skipped in constant memory.
+//   - A time is exact, in nanoseconds since 1970, or the line is bad: never rounded but for digits behind
+//     the ninth, which are dropped; never read in the wrong unit, zone or column; never 1970 for want of
+//     better.
+//
+// # Formats and their columns
+//
+//	common      ip user method path status bytes
+//	combined    and referer, user_agent, forwarded_for (the last text between quotes that is a list of addresses)
+//	vhost       and host, in front of the line
+//	envoy       ip (Istio's longer format alone) forwarded_for host method path status user_agent bytes
+//	alb         ip host method path status user_agent bytes
+//	cloudfront  ip forwarded_for host method path status user_agent user referer bytes, and every name of #Fields
+//	csv, tsv    the names of the header, whatever their case and the spaces around them, or Options.Names;
+//	            without either the numbers 1, 2, ...; separated by comma, semicolon, bar or tab
+//	json        names in the object, or paths into nested objects, as request.client_ip
+//
+// A host is also taken from a request in absolute form. In logs of requests "-" and an empty text are
+// absent values, in others an empty one. A first line of CSV is a header unless it holds a time and none
+// of the names sought.
+//
+// # Times
+//
+// The date of the common log format, RFC 3339, the same without a zone where a zone is given, or a number
+// of seconds, milliseconds, microseconds or nanoseconds since 1970, with decimals or without. RFC 3339's t
+// and z may be small and a space may stand for T; a comma before the fraction, an empty fraction, second
+// 60, hours of one digit and days that don't exist are refused. The unit of numbers goes by the size of the
+// log's first one; a later one of another size is bad. A local time that clocks show twice or never is bad.
+//
+// A Reader is for one goroutine. It reads no clock, and knows of addresses only how they look.
+package accesslog

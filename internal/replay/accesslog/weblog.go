@@ -1,0 +1,263 @@
+package accesslog
+
+import "bytes"
+
+// The columns of logs of requests. Each has its place in fields.
+const (
+	fieldIP = iota
+	fieldForwardedFor
+	fieldHost
+	fieldMethod
+	fieldPath
+	fieldStatus
+	fieldUserAgent
+	fieldUser
+	fieldReferer
+	fieldBytes
+	fieldCount
+)
+
+var fieldNames = [fieldCount]string{
+	"ip", "forwarded_for", "host", "method", "path", "status", "user_agent", "user", "referer", "bytes",
+}
+
+// fields are what a line of a log of requests says; nil where it says nothing.
+type fields [fieldCount][]byte
+
+func (f *fields) setRequest(line []byte) {
+	r := readRequest(line)
+	f[fieldMethod], f[fieldPath] = r.method, r.path
+	if r.host != nil {
+		f[fieldHost] = r.host
+	}
+}
+
+// layout reads the parts of one line of a log of requests. Texts between quotes still have their escapes.
+// It returns the time's text, and false where the parts don't make a line of its format.
+type layout func(tokens []token, f *fields) (time []byte, ok bool)
+
+var layouts = map[string]layout{
+	formatCommon:   readCombined,
+	formatCombined: readCombined,
+	formatVhost:    readVhost,
+	formatEnvoy:    readEnvoy,
+	formatALB:      readALB,
+}
+
+// readCombined reads the common and combined formats of nginx and Apache:
+//
+//	ip ident user [time] "request" status bytes "referer" "agent" and more between quotes
+//
+// The last two and what follows may be missing; a user's name may have spaces in it, and is absent then. Of what follows, the
+// last list of addresses is forwarded_for.
+func readCombined(tokens []token, f *fields) (time []byte, ok bool) {
+	box := boxAt(tokens)
+	if box < 3 {
+		return nil, false
+	}
+	f[fieldIP] = value(tokens[0].text)
+	if box == 3 { // else the name has spaces in it, and nobody can tell where it ends
+		f[fieldUser] = value(tokens[2].text)
+	}
+	return readTail(tokens[box:], f)
+}
+
+// readVhost reads the combined format with the host in front, as Apache's vhost_combined.
+func readVhost(tokens []token, f *fields) (time []byte, ok bool) {
+	if len(tokens) == 0 {
+		return nil, false
+	}
+	f[fieldHost] = value(tokens[0].text)
+	return readCombined(tokens[1:], f)
+}
+
+// boxAt finds the bracketed time, -1 if there is none.
+func boxAt(tokens []token) int {
+	for i, t := range tokens {
+		if t.boxed && len(t.text) >= 19 {
+			return i
+		}
+	}
+	return -1
+}
+
+// readTail reads [time] "request" status bytes "referer" "agent" ...
+func readTail(tokens []token, f *fields) (time []byte, ok bool) {
+	if len(tokens) < 3 || !tokens[1].quoted || !isStatus(tokens[2].text) {
+		return nil, false
+	}
+	f.setRequest(tokens[1].text)
+	f[fieldStatus] = value(tokens[2].text)
+	if len(tokens) > 3 && !tokens[3].quoted {
+		f[fieldBytes] = value(tokens[3].text)
+	}
+	quoted := 0
+	for i := 3; i < len(tokens); i++ {
+		if !tokens[i].quoted {
+			continue
+		}
+		switch quoted++; quoted {
+		case 1:
+			f[fieldReferer] = value(tokens[i].text)
+		case 2:
+			f[fieldUserAgent] = value(tokens[i].text)
+		default:
+			if isAddressList(tokens[i].text) {
+				f[fieldForwardedFor] = tokens[i].text
+			}
+		}
+	}
+	return tokens[0].text, true
+}
+
+// isStatus tells whether the text is a status, or says that there was none.
+func isStatus(text []byte) bool {
+	if absent(text) {
+		return true
+	}
+	_, ok := digits(text)
+	return ok && len(text) <= 3
+}
+
+// isAddressList tells whether the text may be a list of addresses.
+func isAddressList(text []byte) bool {
+	separators := 0
+	for _, c := range text {
+		switch {
+		case c == '.' || c == ':':
+			separators++
+		case hexValue(c) < 0 && c != ',' && c != ' ' && c != '[' && c != ']' && c != '%':
+			return false
+		}
+	}
+	return separators > 1
+}
+
+// readEnvoy reads Envoy's default format, and Istio's, which has three parts more in the middle and says
+// the downstream address behind:
+//
+//	[time] "request" status flags rx tx duration upstream "forwarded-for" "agent" "id" "authority" "upstream"
+//	[time] "request" status flags details details "failure" rx tx duration upstream "forwarded-for" ... cluster local downstream-local downstream-remote
+func readEnvoy(tokens []token, f *fields) (time []byte, ok bool) {
+	if len(tokens) < 7 || !tokens[0].boxed || !tokens[1].quoted || !isStatus(tokens[2].text) {
+		return nil, false
+	}
+	list, remote := 8, -1
+	if tokens[6].quoted {
+		list, remote = 11, 19
+	}
+	if len(tokens) < list+4 || !tokens[list].quoted || !tokens[list+1].quoted || !tokens[list+3].quoted {
+		return nil, false
+	}
+	f[fieldHost] = value(tokens[list+3].text)
+	authority := f[fieldHost]
+	f.setRequest(tokens[1].text)
+	if authority != nil {
+		f[fieldHost] = authority
+	}
+	f[fieldStatus] = value(tokens[2].text)
+	f[fieldBytes] = value(tokens[list-3].text)
+	f[fieldForwardedFor] = value(tokens[list].text)
+	f[fieldUserAgent] = value(tokens[list+1].text)
+	if remote >= 0 && remote < len(tokens) {
+		f[fieldIP] = value(tokens[remote].text)
+	}
+	return tokens[0].text, true
+}
+
+// readALB reads the format of AWS application load balancers:
+//
+//	type time elb client:port target:port 3 durations 2 statuses received sent "request" "agent" cipher protocol group "trace" "domain" ...
+func readALB(tokens []token, f *fields) (time []byte, ok bool) {
+	if len(tokens) < 14 || !tokens[12].quoted || !tokens[13].quoted || !isStatus(tokens[8].text) || !isALBType(tokens[0].text) {
+		return nil, false
+	}
+	f[fieldIP] = value(tokens[3].text)
+	f[fieldStatus] = value(tokens[8].text)
+	f[fieldBytes] = value(tokens[11].text)
+	if len(tokens) > 18 && tokens[18].quoted {
+		f[fieldHost] = value(tokens[18].text)
+	}
+	f.setRequest(tokens[12].text)
+	if bytes.IndexByte(f[fieldHost], '-') == 0 { // https://-:443- is how it writes that there was none
+		f[fieldHost] = nil
+	}
+	f[fieldUserAgent] = value(tokens[13].text)
+	return tokens[1].text, true
+}
+
+func isALBType(text []byte) bool {
+	switch string(text) {
+	case "http", "https", "h2", "grpcs", "ws", "wss":
+		return true
+	}
+	return false
+}
+
+// weblog is the parser of a layout.
+type weblog struct {
+	format  string
+	layout  layout
+	wanted  []int // places among fields
+	tokens  [maxTokens]token
+	fields  fields
+	scratch []byte
+}
+
+func newWeblog(format string, o *Options) (*weblog, error) {
+	w := &weblog{format: format, layout: layouts[format], scratch: make([]byte, 0, 4096)}
+	has := func(name string) bool {
+		switch name {
+		case "host":
+			return format != formatCommon && format != formatCombined
+		case "user", "referer":
+			return format != formatEnvoy && format != formatALB
+		case "forwarded_for":
+			return format != formatALB && format != formatCommon
+		case "user_agent":
+			return format != formatCommon
+		}
+		return true
+	}
+	var there []string
+	for _, name := range fieldNames {
+		if has(name) {
+			there = append(there, name)
+		}
+	}
+	var err error
+	w.wanted, err = bind(format, there, o, func(name string) int {
+		for i, n := range fieldNames {
+			if n == name && has(name) {
+				return i
+			}
+		}
+		return -1
+	})
+	return w, err
+}
+
+func (w *weblog) parse(line []byte, r *Reader) *Fault {
+	tokens, closed := tokenize(line, w.tokens[:0])
+	if !closed {
+		return fault("quotes", "a quote or bracket that nothing closes: %s", excerpt(line))
+	}
+	w.fields = fields{}
+	text, ok := w.layout(tokens, &w.fields)
+	if !ok {
+		return fault("columns", "not a line of format %s: %s", w.format, excerpt(line))
+	}
+	at, err := r.times.read(text)
+	if err != nil {
+		return fault("time", "%v: %s", err, excerpt(text))
+	}
+	w.scratch = w.scratch[:0]
+	r.record.Time = at
+	for i, field := range w.wanted {
+		r.record.Values[i] = nil
+		if field >= 0 && w.fields[field] != nil {
+			r.record.Values[i] = unescape(w.fields[field], &w.scratch)
+		}
+	}
+	return nil
+}
