@@ -30,7 +30,10 @@ func main() {
 
 // run is the whole program.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	root := newRootCommand()
+	return runRoot(ctx, newRootCommand(), args, out, errs)
+}
+
+func runRoot(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
