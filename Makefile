@@ -52,6 +52,7 @@ pure: ## Tests of the pure rooms and the wire contract, the rules of the house, 
 mutants: ## Break the product on purpose and demand that the named tests notice
 	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
 
-bench: ## Figures of the algorithms and of the state machine
+bench: ## Figures of the algorithms, of the state machine and of the replay
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 20m ./internal/limit
 	$(GO) test -run '^$$' -bench '^BenchmarkState' -benchmem -timeout 20m ./internal/fsm
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 20m ./test/bench

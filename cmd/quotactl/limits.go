@@ -222,20 +222,38 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// describe shows the limits as the report's page does.
-func (l *limitFlags) describe() string {
-	if l.policy == "" {
-		set, err := l.one()
-		if err != nil {
-			return ""
-		}
-		return string(set.Canonical())
+// describe shows the limits as a policy file says them.
+func (l *limitFlags) describe() (string, error) {
+	if l.policy != "" {
+		text, err := os.ReadFile(l.policy)
+		return string(text), err
 	}
-	text, err := os.ReadFile(l.policy)
+	set, err := l.one()
 	if err != nil {
-		return l.policy
+		return "", err
 	}
-	return string(text)
+	p := set.Policies[0]
+	spec, amounts := p.Limits[0], ""
+	switch window := policy.FormatDuration(spec.Window); spec.Algorithm {
+	case limit.TokenBucket:
+		amounts = fmt.Sprintf("tokenBucket: {capacity: %d, refill: %d, period: %s}", spec.Amount, spec.Refill, window)
+	case limit.RollingWindow:
+		precision := ""
+		if spec.Precision > 0 {
+			precision = ", precision: " + policy.FormatDuration(spec.Precision)
+		}
+		amounts = fmt.Sprintf("rollingWindow: {limit: %d, window: %s%s}", spec.Amount, window, precision)
+	case limit.FixedWindow:
+		amounts = fmt.Sprintf("fixedWindow: {limit: %d, window: %s}", spec.Amount, window)
+	case limit.SlidingWindowCounter:
+		amounts = fmt.Sprintf("slidingWindowCounter: {limit: %d, window: %s}", spec.Amount, window)
+	}
+	key := make([]string, len(p.Key))
+	for i, name := range p.Key {
+		key[i] = strconv.Quote(name)
+	}
+	return fmt.Sprintf("policies:\n- name: %s\n  domain: %s\n  key: [%s]\n  limits:\n  - {name: %s, %s}\ndomains:\n- {name: %s, required: [%s]}\n",
+		p.Name, p.Domain, strings.Join(key, ", "), spec.Name, amounts, p.Domain, strings.Join(key, ", ")), nil
 }
 
 // byteSize is a number of bytes as people write it.

@@ -325,11 +325,15 @@ func textOptions(out io.Writer) report.TextOptions {
 }
 
 func writePage(path string, summary *replay.Summary, l *limitFlags) error {
+	text, err := l.describe()
+	if err != nil {
+		return err
+	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(f)
-	err = report.HTML(w, summary, report.HTMLOptions{Title: "Quorate replay", Policy: l.describe()})
+	err = report.HTML(w, summary, report.HTMLOptions{Title: "Quorate replay", Policy: text})
 	return errors.Join(err, w.Flush(), f.Close())
 }

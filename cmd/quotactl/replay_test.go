@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // ran is what a run of the program came to.
@@ -287,6 +289,32 @@ func TestByteSizesAreReadAsPeopleWriteThem(t *testing.T) {
 		var b byteSize
 		if err := b.Set(text); err == nil {
 			t.Errorf("%q: %d", text, b)
+		}
+	}
+}
+
+// What the page shows for flags is a policy file that does the same.
+func TestFlagsAreShownAsThePolicyFileThatTheyMean(t *testing.T) {
+	rows := writeFile(t, "rows.csv", "ts,key,other name\n0,u,a\n0,u,a\n0,u,a\n1,u,a\n1.5,u,b\n2,u,a\n")
+	for _, flags := range []string{
+		"--limit 2 --window 1500ms --key-column key", "--limit 2 --window 1s --key key --algorithm fixed",
+		"--limit 2 --window 1s --key key --algorithm counter", "--limit 2 --window 1s --key key --algorithm bucket",
+		"--rate 0.5 --burst 2 --key key", "--limit 200000 --window 60s --key key,ts",
+	} {
+		l := &limitFlags{}
+		c := &cobra.Command{}
+		l.register(c)
+		if err := c.ParseFlags(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := l.describe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		byFlags := runWith("", append([]string{"replay", rows, "--decisions", "-"}, strings.Fields(flags)...)...)
+		byFile := runWith("", "replay", rows, "--decisions", "-", "--policy", writeFile(t, "p.yaml", text))
+		if byFlags.out != byFile.out || byFlags.status != exitOK || byFlags.out == "" {
+			t.Errorf("%s, as\n%s\n%s\nthe file:\n%s", flags, text, byFlags.out+byFlags.errs, byFile.out+byFile.errs)
 		}
 	}
 }
