@@ -154,7 +154,9 @@ func delimiterOf(line []byte) byte {
 func (t *table) parse(line []byte, r *Reader) *Fault {
 	cells, state := t.split(line)
 	if state == cellOpen {
-		cells, state = t.join(line, r)
+		t.joined = append(t.joined[:0], line...)
+		line = t.joined // reading on takes the other away
+		cells, state = t.join(r)
 	}
 	switch {
 	case state != cellDone:
@@ -246,11 +248,9 @@ func (t *table) quoted(line []byte) (cell, rest []byte, state cellState) {
 // maxJoined is how many lines one row may have.
 const maxJoined = 1000
 
-// join reads on where a value has line breaks in it. Where no quote closes it, the first line is bad and
-// the others are read again, each for itself.
-func (t *table) join(line []byte, r *Reader) (cells [][]byte, state cellState) {
-	t.joined = append(t.joined[:0], line...)
-	line = t.joined
+// join reads on where a value of the line in joined has line breaks in it. Where no quote closes it, that
+// line is bad and the others are read again, each for itself.
+func (t *table) join(r *Reader) (cells [][]byte, state cellState) {
 	var more [][]byte
 	for len(more) < maxJoined && len(t.joined) < r.lines.max {
 		next, err := r.lines.next()
