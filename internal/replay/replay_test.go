@@ -434,3 +434,19 @@ func TestTheSeriesHoldsEveryRequest(t *testing.T) {
 		}
 	}
 }
+
+// Two contracts, one trace: a bucket whose burst is its rate lets through nearly twice what a window of the
+// same numbers does.
+func TestWIN06BucketAndRollingDifferOnOneTrace(t *testing.T) {
+	log := "time,user\n"
+	for n := range 30 {
+		log += fmt.Sprintf("%d,k\n%d.25,k\n", n, n)
+	}
+	bucket := rolling(17, 30*second, "user")
+	bucket.Limits[0].Algorithm, bucket.Limits[0].Refill = limit.TokenBucket, 17
+	for want, p := range map[int64]policy.Policy{17: rolling(17, 30*second, "user"), 33: bucket} {
+		if o := run(t, replay.Config{Set: set(p)}, text("log", log)); o.Allowed != want || o.Requests != 60 {
+			t.Errorf("%d of %d allowed, want %d", o.Allowed, o.Requests, want)
+		}
+	}
+}
