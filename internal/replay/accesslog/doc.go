@@ -14,8 +14,9 @@
 //
 //	common      ip user method path status bytes
 //	combined    and referer, user_agent, forwarded_for (the last text between quotes that is a list of addresses)
-//	vhost       and host, in front of the line
-//	envoy       ip (Istio's longer format alone) forwarded_for host method path status user_agent bytes
+//	vhost       and host, in front of the line, which no request in absolute form changes
+//	envoy       ip (Istio's longer format alone) forwarded_for host method path status user_agent bytes; a
+//	            line with more parts, or fewer, is bad
 //	alb         ip host method path status user_agent bytes
 //	cloudfront  ip forwarded_for host method path status user_agent user referer bytes, and every name of #Fields
 //	csv, tsv    the names of the header, whatever their case and the spaces around them, or Options.Names;
@@ -23,8 +24,12 @@
 //	json        names in the object, or paths into nested objects, as request.client_ip
 //
 // A host is also taken from a request in absolute form. In logs of requests "-" and an empty text are
-// absent values, in others an empty one. A first line of CSV is a header unless it holds a time and none
-// of the names sought.
+// absent values, in others an empty one. A first line of CSV is a header unless it holds a time; where
+// Options.Names are given, it must also hold one of the names sought.
+//
+// An address in a log of requests may be a list of them, with commas between, and keeps its port. The agent
+// of cloudfront is decoded twice, since some of its logs have it percent-encoded twice; other columns are
+// as they are written. After a #Fields line that names too little every line is bad, until the next one.
 //
 // # Times
 //
@@ -32,7 +37,11 @@
 // of seconds, milliseconds, microseconds or nanoseconds since 1970, with decimals or without. RFC 3339's t
 // and z may be small and a space may stand for T; a comma before the fraction, an empty fraction, second
 // 60, hours of one digit and days that don't exist are refused. The unit of numbers goes by the size of the
-// log's first one; a later one of another size is bad. A local time that clocks show twice or never is bad.
+// log's first one that is a time; a later one of another size is bad. A local time that clocks show twice
+// or never is bad.
+//
+// The column of times is Options.TimeColumn, or the first of the usual names that the header has, or that
+// the first JSON object with a time has: no other column ever stands in for it.
 //
 // A Reader is for one goroutine. It reads no clock, and knows of addresses only how they look.
 package accesslog

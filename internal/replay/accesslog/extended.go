@@ -43,16 +43,22 @@ func newExtended(head [][]byte, o *Options) (*extended, error) {
 	return nil, errors.New("no #Fields line names the columns")
 }
 
+// setNames reads a #Fields line. After one that names too little no line is read until the next.
 func (e *extended) setNames(fields []byte) (err error) {
-	e.names = e.names[:0]
+	defer func() {
+		if err != nil {
+			e.names = nil
+		}
+	}()
+	e.names = nil
 	for _, name := range bytes.Fields(fields) {
 		e.names = append(e.names, string(bytes.ToLower(name)))
 	}
 	e.date, e.time = slices.Index(e.names, "date"), slices.Index(e.names, "time")
 	if e.date < 0 || e.time < 0 {
-		return &ColumnError{Format: formatCloudFront, Missing: []string{"date", "time"}, There: slices.Clone(e.names)}
+		return &ColumnError{Format: formatCloudFront, Missing: []string{"date", "time"}, There: e.names}
 	}
-	e.wanted, err = bind(formatCloudFront, slices.Clone(e.names), e.o, func(name string) int {
+	e.wanted, err = bind(formatCloudFront, e.names, e.o, func(name string) int {
 		for _, n := range append(slices.Clone(extendedNames[name]), normalName(name)) {
 			if at := slices.Index(e.names, n); at >= 0 {
 				return at
@@ -72,6 +78,9 @@ func (e *extended) parse(line []byte, r *Reader) *Fault {
 		}
 		return headerLine
 	}
+	if e.names == nil {
+		return fault("columns", "the #Fields line before it names too little: %s", excerpt(line))
+	}
 	e.split(line)
 	if len(e.cells) != len(e.names) {
 		return fault("columns", "%d values, #Fields names %d: %s", len(e.cells), len(e.names), excerpt(line))
@@ -90,7 +99,7 @@ func (e *extended) parse(line []byte, r *Reader) *Fault {
 			continue
 		}
 		r.record.Values[i] = e.cells[column]
-		if i == e.agent {
+		if i == e.agent { // it is encoded once or twice, by the kind of log
 			r.record.Values[i] = e.decode(e.decode(e.cells[column]))
 		}
 	}

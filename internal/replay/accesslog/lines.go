@@ -18,12 +18,19 @@ const (
 // memory.
 type lines struct {
 	in     *bufio.Reader
+	packed bool
 	end    byte // of a line: \n, or \r where there is no other
 	max    int
 	long   []byte   // a line that the buffer of in doesn't hold
-	pushed [][]byte // lines to be read again, the next one first
+	again  []pushed // lines to be read again, the next one first
 	number int64    // of the line read last, from 1
-	atEnd  bool
+	over   error    // why there is no more: io.EOF, or what went wrong
+}
+
+// pushed is a line to be read again; err is errTooLong where nothing is left of it.
+type pushed struct {
+	line []byte
+	err  error
 }
 
 var errTooLong = errors.New("line is too long")
@@ -43,7 +50,7 @@ func openLines(r io.Reader, maxLine int) (*lines, error) {
 		if err != nil {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
-		l.in = bufio.NewReaderSize(unpacked, bufferSize)
+		l.in, l.packed = bufio.NewReaderSize(unpacked, bufferSize), true
 	}
 	start, err = l.in.Peek(bufferSize)
 	if err != nil && len(start) == 0 && !errors.Is(err, io.EOF) {
@@ -65,38 +72,38 @@ func openLines(r io.Reader, maxLine int) (*lines, error) {
 // next returns the next line, errTooLong for one that was skipped, or io.EOF. The line is good until the
 // next call.
 func (l *lines) next() ([]byte, error) {
-	if len(l.pushed) > 0 {
-		line := l.pushed[0]
-		l.pushed = l.pushed[1:]
+	if len(l.again) > 0 {
+		p := l.again[0]
+		l.again = l.again[1:]
 		l.number++
-		return line, nil
+		return p.line, p.err
 	}
-	if l.atEnd {
-		return nil, io.EOF
+	if l.over != nil {
+		return nil, l.over
 	}
 	line, err := l.in.ReadSlice(l.end)
 	if errors.Is(err, bufio.ErrBufferFull) {
 		line, err = l.nextLong(line)
 	}
 	switch {
-	case errors.Is(err, errTooLong):
-		l.number++
-		return nil, err
 	case errors.Is(err, io.EOF):
-		l.atEnd = true
+		l.over = io.EOF
 		if line = bytes.TrimRight(line, "\x00"); len(line) == 0 {
 			return nil, io.EOF
 		}
-	case err != nil:
-		return nil, l.explain(err)
+	case errors.Is(err, errTooLong):
+	case err != nil: // what there is of the line may lack its end
+		l.over = l.explain(err)
+		return nil, l.over
 	default:
 		line = line[:len(line)-1]
 	}
 	l.number++
-	if len(line) > l.max {
+	line = bytes.TrimSuffix(line, []byte{'\r'})
+	if errors.Is(err, errTooLong) || len(line) > l.max {
 		return nil, errTooLong
 	}
-	return bytes.TrimSuffix(line, []byte{'\r'}), nil
+	return line, nil
 }
 
 // nextLong reads the rest of a line whose beginning fills the buffer.
@@ -104,15 +111,8 @@ func (l *lines) nextLong(start []byte) ([]byte, error) {
 	l.long = append(l.long[:0], start...)
 	for {
 		more, err := l.in.ReadSlice(l.end)
-		if len(l.long)+len(more) > l.max+2 {
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = l.in.ReadSlice(l.end)
-			}
-			if errors.Is(err, io.EOF) {
-				l.atEnd = true
-				err = nil
-			}
-			return nil, cmpErr(err, errTooLong)
+		if len(l.long)+len(more) > l.max+2 { // 2 for its end
+			return nil, l.skip(err)
 		}
 		l.long = append(l.long, more...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
@@ -121,23 +121,29 @@ func (l *lines) nextLong(start []byte) ([]byte, error) {
 	}
 }
 
-// cmpErr returns the first error, or the second where there is none.
-func cmpErr(err, otherwise error) error {
-	if err != nil {
+// skip reads over the rest of a line that is too long, and returns errTooLong unless it can't be read.
+func (l *lines) skip(err error) error {
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = l.in.ReadSlice(l.end)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		l.over = io.EOF
+	case err != nil:
 		return err
 	}
-	return otherwise
+	return errTooLong
 }
 
 // push has lines read again; the line read last comes before them.
-func (l *lines) push(again [][]byte) {
-	l.pushed = append(again, l.pushed...)
+func (l *lines) push(again []pushed) {
+	l.again = append(again, l.again...)
 	l.number -= int64(len(again))
 }
 
 // explain says where reading failed.
 func (l *lines) explain(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	if l.packed && errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the gzip stream ends in the middle: the file was cut off")
 	}
 	return fmt.Errorf("after line %d: %w", l.number, err)

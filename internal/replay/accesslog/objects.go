@@ -11,12 +11,11 @@ import (
 // objects is the parser of JSON lines. A column is a name in the object, or a path of names into nested
 // ones with points between.
 type objects struct {
-	times   []string // the candidates for the time, best first
-	paths   []string // all that is looked for: the wanted columns, then the times
-	found   [][]byte // the values, raw
-	path    []byte
-	wanted  int
-	scratch []byte
+	times  []string // the candidates for the time, best first; once a line has one, that one
+	paths  []string // all that is looked for: the wanted columns, then the times
+	found  [][]byte // the values, raw
+	path   []byte
+	wanted int
 }
 
 func newObjects(o *Options) (*objects, error) {
@@ -35,13 +34,15 @@ func (p *objects) parse(line []byte, r *Reader) *Fault {
 		return fault("json", "not a JSON object: %s", excerpt(line))
 	}
 	clear(p.found)
-	p.path, p.scratch = p.path[:0], p.scratch[:0]
+	p.path = p.path[:0]
 	if err := p.object(line); err != nil {
 		return fault("json", "%v: %s", err, excerpt(line))
 	}
 	var text []byte
-	for _, raw := range p.found[p.wanted:] {
+	candidate := 0
+	for i, raw := range p.found[p.wanted:] {
 		if text = p.text(raw); text != nil {
+			candidate = i
 			break
 		}
 	}
@@ -55,6 +56,11 @@ func (p *objects) parse(line []byte, r *Reader) *Fault {
 	r.record.Time = at
 	for i := range r.record.Values {
 		r.record.Values[i] = p.text(p.found[i])
+	}
+	if len(p.times) > 1 { // another name in another line may be another time
+		p.times = p.times[candidate : candidate+1]
+		p.paths = append(p.paths[:p.wanted], p.times...)
+		p.found = p.found[:len(p.paths)]
 	}
 	return nil
 }

@@ -84,15 +84,28 @@ type ColumnError struct {
 }
 
 func (e *ColumnError) Error() string {
-	what := "no column " + strings.Join(e.Missing, ", ")
-	if len(e.There) == 0 {
-		return what + " in a log of format " + e.Format
+	what := fmt.Sprintf("no column %s in a log of format %s", strings.Join(e.Missing, ", "), e.Format)
+	for i, name := range e.There {
+		switch {
+		case i == 0:
+			what += "; it has "
+		case len(what) > 500:
+			return fmt.Sprintf("%s and %d more", what, len(e.There)-i)
+		default:
+			what += ", "
+		}
+		what += plain(name)
 	}
-	there := strings.Join(e.There, ", ")
-	if len(there) > 500 {
-		there = there[:500] + "…"
+	return what
+}
+
+// plain is a name out of a log as people may see it: quoted where it holds more than letters that a
+// terminal shows, or very many.
+func plain(name string) string {
+	if quoted := excerpt([]byte(name)); quoted != `"`+name+`"` {
+		return quoted
 	}
-	return fmt.Sprintf("%s in a log of format %s; it has %s", what, e.Format, there)
+	return name
 }
 
 // The formats.

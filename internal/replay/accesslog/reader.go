@@ -61,24 +61,28 @@ func NewReader(in io.Reader, o Options, fault func(Fault)) (*Reader, error) {
 	return r, nil
 }
 
-// headLines is how many lines a format is found out from.
-const headLines = 20
+// headLines is how many lines a format is found out from, among the first maxHead.
+const (
+	headLines = 20
+	maxHead   = 1000
+)
 
 // peek returns the first lines that are not blank, which are read again afterwards. What can't be read
 // is for Next to say.
 func (r *Reader) peek() (head [][]byte) {
-	start, _ := r.lines.in.Peek(bufferSize)
-	for len(start) > 0 && len(head) < headLines {
-		line, rest, ended := bytes.Cut(start, []byte{r.lines.end})
-		if !ended && len(start) == bufferSize {
+	var seen []pushed
+	for len(head) < headLines && len(seen) < maxHead {
+		line, err := r.lines.next()
+		if err != nil && !errors.Is(err, errTooLong) {
 			break
 		}
-		start = rest
-		line = bytes.TrimRight(line, "\r\x00")
+		line = bytes.Clone(line)
+		seen = append(seen, pushed{line, err})
 		if len(bytes.TrimSpace(line)) > 0 {
-			head = append(head, bytes.Clone(line))
+			head = append(head, line)
 		}
 	}
+	r.lines.push(seen)
 	return head
 }
 
@@ -192,6 +196,11 @@ func detectLayout(line []byte) string {
 	if _, ok := readALB(tokens, &f); ok {
 		return formatALB
 	}
+	if hostFirst(tokens) {
+		if _, ok := readVhost(tokens, &f); ok {
+			return formatVhost
+		}
+	}
 	if _, ok := readCombined(tokens, &f); !ok {
 		return ""
 	}
@@ -201,10 +210,7 @@ func detectLayout(line []byte) string {
 			quoted++
 		}
 	}
-	switch {
-	case boxAt(tokens) == 4 && bytes.IndexByte(tokens[0].text, ':') > 0 && !isAddressList(tokens[0].text):
-		return formatVhost
-	case quoted > 1:
+	if quoted > 1 {
 		return formatCombined
 	}
 	return formatCommon

@@ -2,16 +2,18 @@ package accesslog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// usualTimes are the names that a column of times usually has, as normalName writes them.
+// usualTimes are the names that a column of times usually has, as normalName writes them; those that may
+// also be a duration come last, and request_time, which nearly always is one, is none of them.
 var usualTimes = []string{
-	"time", "timestamp", "ts", "@timestamp", "datetime", "date_time", "date", "start_time", "time_local",
-	"time_iso8601", "event_time", "eventtime", "request_time", "created_at", "t",
+	"@timestamp", "timestamp", "ts", "datetime", "date_time", "time_iso8601", "time_local", "event_time",
+	"eventtime", "start_time", "created_at", "time", "date", "t",
 }
 
 // maxColumns is how many columns a table may have.
@@ -31,6 +33,7 @@ type table struct {
 	cells   [][]byte
 	scratch []byte // of cells with quotes in them
 	joined  []byte // a row of several lines
+	probe   []byte // the end of one
 	clock   []byte // date and time
 }
 
@@ -56,7 +59,7 @@ func newTable(format string, head [][]byte, o *Options, r *Reader) (*table, erro
 	if err := t.findTime(names, o); err != nil {
 		return nil, err
 	}
-	for _, name := range append(slices.Clone(o.Columns), o.TimeColumn) {
+	for _, name := range append(slices.Clone(o.Columns), names[t.time]) {
 		if first := find(name); first >= 0 && slices.Contains(names[first+1:], names[first]) {
 			return nil, fmt.Errorf("two columns of the %s file are named %s", format, name)
 		}
@@ -69,19 +72,20 @@ func normalName(name string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "_")
 }
 
-// names returns the names of the columns: those asked for, else those of a header, else their numbers. A
-// first line is a header unless it holds a time and none of the names sought.
+// names returns the names of the columns: those of Options, else those of a header, else their numbers. A
+// first line is a header unless it holds a time. Where Options name the columns, it must also hold a name
+// that is sought.
 func (t *table) names(first [][]byte, o *Options, r *Reader) (names []string) {
 	sought := append(slices.Clone(o.Columns), o.TimeColumn)
 	sought = append(append(sought, o.Names...), usualTimes...)
 	header, times := false, false
-	probe := r.times // a number in a header is no unit of the log
+	probe := timeReader{zone: r.times.zone} // of any unit, and what it sees is no unit of the log
 	for _, cell := range first {
 		name := normalName(string(cell))
 		names = append(names, name)
 		header = header || name != "" && slices.ContainsFunc(sought, func(s string) bool { return normalName(s) == name })
-		if _, err := probe.read(cell); err == nil && len(cell) > 0 {
-			times = true
+		if _, err := probe.read(cell); !errors.Is(err, errNoTime) {
+			times = true // or would be one with a zone, or another date
 		}
 	}
 	isHeader := header && !times
@@ -160,7 +164,7 @@ func (t *table) parse(line []byte, r *Reader) *Fault {
 	}
 	switch {
 	case state != cellDone:
-		return fault("quotes", "a quote that nothing closes, or that something follows: %s", excerpt(line))
+		return fault("quotes", "a quote that nothing closes, or something behind one or beside a line break: %s", excerpt(line))
 	case t.header != nil && slices.EqualFunc(cells, t.header, bytes.Equal):
 		return headerLine
 	case len(cells) < t.least:
@@ -191,7 +195,7 @@ type cellState uint8
 const (
 	cellDone cellState = iota
 	cellOpen           // in the middle of a quoted value
-	cellBad            // with something behind a closing quote
+	cellBad            // with something behind a closing quote, or a line break that no quotes are around
 )
 
 // split takes a row apart.
@@ -207,13 +211,19 @@ func (t *table) split(line []byte) (cells [][]byte, state cellState) {
 		} else {
 			at := bytes.IndexByte(line, t.delimiter)
 			if at < 0 {
-				return append(t.cells, bytes.Trim(line, " ")), cellDone
+				at = len(line)
 			}
 			cell, line = bytes.Trim(line[:at], " "), line[at:]
+			if bytes.IndexByte(cell, '\r') >= 0 { // of two rows, in a file with line ends of several kinds
+				return nil, cellBad
+			}
 		}
 		t.cells = append(t.cells, cell)
-		if len(line) == 0 || len(t.cells) == maxColumns {
+		if len(line) == 0 {
 			return t.cells, cellDone
+		}
+		if len(t.cells) == maxColumns {
+			return nil, cellBad
 		}
 		line = line[1:] // the delimiter
 	}
@@ -251,22 +261,30 @@ const maxJoined = 1000
 // join reads on where a value of the line in joined has line breaks in it. Where no quote closes it, that
 // line is bad and the others are read again, each for itself.
 func (t *table) join(r *Reader) (cells [][]byte, state cellState) {
-	var more [][]byte
+	var more []pushed
 	for len(more) < maxJoined && len(t.joined) < r.lines.max {
 		next, err := r.lines.next()
-		if err != nil { // of a line that is too long nothing is left to be read again
+		if errors.Is(err, errTooLong) {
+			more = append(more, pushed{err: err})
+			break
+		} else if err != nil { // which the next read says again
 			break
 		}
-		more = append(more, bytes.Clone(next))
+		more = append(more, pushed{line: bytes.Clone(next)})
 		t.joined = append(append(t.joined, '\n'), next...)
 		if bytes.IndexByte(next, '"') < 0 {
 			continue
 		}
+		// Whether the value ends here shows without what came before: that is looked at once, not with
+		// each line.
+		t.probe = append(append(t.probe[:0], '"'), next...)
+		if _, state = t.split(t.probe); state == cellOpen {
+			continue
+		}
 		if cells, state = t.split(t.joined); state == cellDone {
 			return cells, state
-		} else if state == cellBad {
-			break
 		}
+		break
 	}
 	r.lines.push(more)
 	return nil, cellBad

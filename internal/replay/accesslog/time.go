@@ -50,7 +50,7 @@ func (t *timeReader) read(text []byte) (int64, error) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// isNumber tells whether the text is meant as a number: digits, with a sign or a point.
+// isNumber tells whether the text is meant as a number: digits, with a sign before or a point between.
 func isNumber(text []byte) bool {
 	rest := text
 	if rest[0] == '-' || rest[0] == '+' {
@@ -64,7 +64,7 @@ func isNumber(text []byte) bool {
 			return false
 		}
 	}
-	return len(rest) > points && points <= 1
+	return len(rest) > 0 && points <= 1 && rest[0] != '.' && rest[len(rest)-1] != '.'
 }
 
 // nanosIn are the nanoseconds in each unit.
@@ -81,46 +81,53 @@ func (t *timeReader) number(text []byte) (int64, error) {
 	if text[0] == '+' {
 		return 0, errNoTime
 	}
-	whole, fraction, at, ok := splitNumber(text)
+	whole, fraction, ok := splitNumber(text)
 	if !ok {
 		return 0, errFar
 	}
 	unit := t.unit
 	if unit == UnitAuto {
-		size := unitBySize(whole)
-		if t.seen == UnitAuto {
-			t.seen = size
+		unit = unitBySize(whole)
+		if t.seen != UnitAuto && unit != t.seen {
+			return 0, fmt.Errorf("looks like %s, the log began with %s: give --time-unit", unit, t.seen)
 		}
-		if size != t.seen {
-			return 0, fmt.Errorf("looks like %s, the log began with %s: give --time-unit", size, t.seen)
-		}
-		unit = size
 	}
-	per := nanosIn[unit]
+	at, err := scale(whole, fraction, nanosIn[unit])
+	if err == nil { // what is no time says nothing of the unit of others
+		t.seen = unit
+	}
+	return at, err
+}
+
+// scale is a decimal number of units of so many nanoseconds. The whole part is held against the bound by
+// itself: with the fraction added, one far beyond it would wrap around to 1970.
+func scale(whole uint64, fraction []byte, per uint64) (int64, error) {
 	high, low := bits.Mul64(whole, per)
-	for ; at > 0 && per > 1; at-- {
-		per /= 10
-		low += uint64(fraction[0]-'0') * per
-		fraction = fraction[1:]
-	}
 	if high > 0 || low > math.MaxInt64 {
+		return 0, errFar
+	}
+	for _, digit := range fraction {
+		per /= 10
+		low += uint64(digit-'0') * per
+	}
+	if low > math.MaxInt64 {
 		return 0, errFar
 	}
 	return int64(low), nil
 }
 
-// splitNumber splits digits at their point; at is how many digits follow it.
-func splitNumber(text []byte) (whole uint64, fraction []byte, at int, ok bool) {
+// splitNumber splits digits at their point.
+func splitNumber(text []byte) (whole uint64, fraction []byte, ok bool) {
 	for i, c := range text {
 		if c == '.' {
-			return whole, text[i+1:], len(text) - i - 1, true
+			return whole, text[i+1:], true
 		}
 		if whole > (math.MaxUint64-9)/10 {
-			return 0, nil, 0, false
+			return 0, nil, false
 		}
 		whole = whole*10 + uint64(c-'0')
 	}
-	return whole, nil, 0, true
+	return whole, nil, true
 }
 
 // unitBySize: seconds reach 1e11 in the year 5138, milliseconds did so in 1973, and so on.
@@ -282,7 +289,7 @@ func (t *timeReader) local(year, month, day, hour, minute, second, nanos int) (i
 		return 0, errNoSuchTime
 	}
 	guess := time.Date(year, time.Month(month), day, hour, minute, second, 0, t.zone)
-	if guess.Hour() != hour || guess.Minute() != minute || guess.Day() != day {
+	if guess.Hour() != hour || guess.Minute() != minute || guess.Second() != second || guess.Day() != day {
 		return 0, errSkipped
 	}
 	// Clocks are never put back by more than a day: another instant that shows the same is one with

@@ -30,11 +30,10 @@ func tokenize(line []byte, tokens []token) (all []token, ok bool) {
 			t.quoted = true
 		case '[':
 			n = bytes.IndexByte(line, ']')
-			t.boxed = true
-		default:
-			if n = bytes.IndexByte(line, ' '); n < 0 {
-				n = len(line)
-			}
+			t.boxed = n < 0 || n+1 == len(line) || line[n+1] != ':'
+		}
+		if !t.quoted && !t.boxed {
+			n = bareEnd(line)
 			t.text = line[:n]
 			tokens = append(tokens, t)
 			line = line[n:]
@@ -46,6 +45,23 @@ func tokenize(line []byte, tokens []token) (all []token, ok bool) {
 		t.text = line[1:n]
 		tokens = append(tokens, t)
 		line = line[n+1:]
+	}
+}
+
+// bareEnd finds where the bare part at the line's beginning ends: at a space, but for those behind the
+// commas of a list. [2001:db8::1]:443 is one, too.
+func bareEnd(line []byte) int {
+	end := 0
+	for {
+		at := bytes.IndexByte(line[end:], ' ')
+		if at < 0 {
+			return len(line)
+		}
+		end += at
+		if line[end-1] != ',' || end+1 == len(line) || line[end+1] == ' ' {
+			return end
+		}
+		end++
 	}
 }
 
@@ -131,24 +147,20 @@ type request struct{ method, host, path []byte }
 // readRequest takes "GET /path?query HTTP/1.1" apart. What isn't one (an empty line, "-", the bytes of a
 // TLS handshake) has no parts.
 func readRequest(line []byte) (r request) {
-	method, rest, found := bytes.Cut(line, []byte{' '})
-	if !found || len(method) == 0 || len(method) > 32 {
+	method, target, found := bytes.Cut(line, []byte{' '})
+	if !found || !isMethod(method) {
 		return r
 	}
-	for _, c := range method {
-		if !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_') || len(method) == 1 && c == '-' {
-			return r
+	r.method = method
+	if at := bytes.LastIndexByte(target, ' '); at >= 0 {
+		if version := target[at+1:]; absent(version) || bytes.HasPrefix(version, []byte("HTTP/")) {
+			target = target[:at]
 		}
 	}
-	target := rest
-	if at := bytes.LastIndexByte(rest, ' '); at >= 0 {
-		target = rest[:at]
-	}
-	r.method = method
 	if absent(target) {
 		return r
 	}
-	if _, after, ok := bytes.Cut(target, []byte("://")); ok && target[0] != '/' {
+	if scheme, after, ok := bytes.Cut(target, []byte("://")); ok && isMethod(scheme) {
 		at := bytes.IndexAny(after, "/?")
 		if at < 0 {
 			at = len(after)
@@ -160,4 +172,17 @@ func readRequest(line []byte) (r request) {
 	}
 	r.path = value(target)
 	return r
+}
+
+// isMethod tells whether the text is a word such as a method or a scheme.
+func isMethod(text []byte) bool {
+	if absent(text) || len(text) > 32 {
+		return false
+	}
+	for _, c := range text {
+		if !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
 }

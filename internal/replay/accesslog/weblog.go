@@ -52,7 +52,7 @@ var layouts = map[string]layout{
 // last list of addresses is forwarded_for.
 func readCombined(tokens []token, f *fields) (time []byte, ok bool) {
 	box := boxAt(tokens)
-	if box < 3 {
+	if box < 3 || box > 3 && isAddressList(tokens[1].text) { // the latter has its host in front
 		return nil, false
 	}
 	f[fieldIP] = value(tokens[0].text)
@@ -64,17 +64,27 @@ func readCombined(tokens []token, f *fields) (time []byte, ok bool) {
 
 // readVhost reads the combined format with the host in front, as Apache's vhost_combined.
 func readVhost(tokens []token, f *fields) (time []byte, ok bool) {
-	if len(tokens) == 0 {
+	if len(tokens) < 2 || absent(tokens[1].text) { // the latter has no host in front, and a name with spaces
 		return nil, false
 	}
-	f[fieldHost] = value(tokens[0].text)
-	return readCombined(tokens[1:], f)
+	time, ok = readCombined(tokens[1:], f)
+	f[fieldHost] = value(tokens[0].text) // which the server chose, and no request in absolute form did
+	return time, ok
 }
 
-// boxAt finds the bracketed time, -1 if there is none.
+// hostFirst tells whether a line has its host in front of the address: that is followed by an address, or
+// has a port and is none itself.
+func hostFirst(tokens []token) bool {
+	if boxAt(tokens) < 4 || absent(tokens[1].text) {
+		return false
+	}
+	return isAddressList(tokens[1].text) || bytes.IndexByte(tokens[0].text, ':') > 0 && !isAddressList(tokens[0].text)
+}
+
+// boxAt finds the bracketed time, -1 if there is none. Addresses and names may have brackets, too.
 func boxAt(tokens []token) int {
 	for i, t := range tokens {
-		if t.boxed && len(t.text) >= 19 {
+		if t.boxed && len(t.text) >= 19 && (t.text[2] == '/' || t.text[4] == '-') {
 			return i
 		}
 	}
@@ -119,48 +129,41 @@ func isStatus(text []byte) bool {
 	return ok && len(text) <= 3
 }
 
-// isAddressList tells whether the text may be a list of addresses.
-func isAddressList(text []byte) bool {
-	separators := 0
-	for _, c := range text {
-		switch {
-		case c == '.' || c == ':':
-			separators++
-		case hexValue(c) < 0 && c != ',' && c != ' ' && c != '[' && c != ']' && c != '%':
-			return false
-		}
-	}
-	return separators > 1
-}
-
-// readEnvoy reads Envoy's default format, and Istio's, which has three parts more in the middle and says
-// the downstream address behind:
+// readEnvoy reads Envoy's default format, and Istio's, now and before 1.9, which have up to three parts
+// more in the middle and say the downstream address behind:
 //
 //	[time] "request" status flags rx tx duration upstream "forwarded-for" "agent" "id" "authority" "upstream"
-//	[time] "request" status flags details details "failure" rx tx duration upstream "forwarded-for" ... cluster local downstream-local downstream-remote
+//	[time] "request" status flags details details "failure" rx tx duration upstream "forwarded-for" ... cluster local downstream-local downstream-remote sni route
+//
+// Envoy writes headers as they come, quotes and all. So a line is one of these to its last part, or none:
+// else a client could move columns by the name of its agent.
 func readEnvoy(tokens []token, f *fields) (time []byte, ok bool) {
 	if len(tokens) < 7 || !tokens[0].boxed || !tokens[1].quoted || !isStatus(tokens[2].text) {
 		return nil, false
 	}
-	list, remote := 8, -1
-	if tokens[6].quoted {
-		list, remote = 11, 19
+	list := 7
+	for list < len(tokens) && !tokens[list].quoted {
+		list++
 	}
-	if len(tokens) < list+4 || !tokens[list].quoted || !tokens[list+1].quoted || !tokens[list+3].quoted {
+	istio := (list == 10 || list == 11) && len(tokens) == list+11
+	if !istio && (list != 8 || len(tokens) != list+5) {
 		return nil, false
 	}
-	f[fieldHost] = value(tokens[list+3].text)
-	authority := f[fieldHost]
+	for i, t := range tokens[list:] {
+		if t.quoted != (i < 5) {
+			return nil, false
+		}
+	}
 	f.setRequest(tokens[1].text)
-	if authority != nil {
+	if authority := value(tokens[list+3].text); authority != nil {
 		f[fieldHost] = authority
 	}
 	f[fieldStatus] = value(tokens[2].text)
 	f[fieldBytes] = value(tokens[list-3].text)
 	f[fieldForwardedFor] = value(tokens[list].text)
 	f[fieldUserAgent] = value(tokens[list+1].text)
-	if remote >= 0 && remote < len(tokens) {
-		f[fieldIP] = value(tokens[remote].text)
+	if istio {
+		f[fieldIP] = value(tokens[list+8].text)
 	}
 	return tokens[0].text, true
 }
@@ -238,6 +241,9 @@ func newWeblog(format string, o *Options) (*weblog, error) {
 }
 
 func (w *weblog) parse(line []byte, r *Reader) *Fault {
+	if bytes.IndexByte(line, '\r') >= 0 {
+		return fault("columns", "a line break of another kind than the log's others: %s", excerpt(line))
+	}
 	tokens, closed := tokenize(line, w.tokens[:0])
 	if !closed {
 		return fault("quotes", "a quote or bracket that nothing closes: %s", excerpt(line))
