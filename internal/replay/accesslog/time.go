@@ -39,6 +39,14 @@ func (t *timeReader) read(text []byte) (int64, error) {
 	if t.unit != UnitAuto && t.unit != UnitText {
 		return 0, errWantsNumber
 	}
+	return t.readText(text)
+}
+
+// readText reads a time that is no number.
+func (t *timeReader) readText(text []byte) (int64, error) {
+	if len(text) == 0 {
+		return 0, errNoTime
+	}
 	if text[0] == '[' && text[len(text)-1] == ']' {
 		text = text[1 : len(text)-1]
 	}

@@ -253,7 +253,7 @@ func (w *weblog) parse(line []byte, r *Reader) *Fault {
 	if !ok {
 		return fault("columns", "not a line of format %s: %s", w.format, excerpt(line))
 	}
-	at, err := r.times.read(text)
+	at, err := r.times.readText(text) // whatever the unit of numbers is: there are none here
 	if err != nil {
 		return fault("time", "%v: %s", err, excerpt(text))
 	}

@@ -187,3 +187,10 @@ func TestCSV09AFieldsLineThatNamesTooLittle(t *testing.T) {
 		}
 	}
 }
+
+// The unit of numbers says nothing of times that are written out.
+func TestTheUnitOfNumbersLeavesDatesAlone(t *testing.T) {
+	line := `192.0.2.1 - - [07/Dec/2016:10:05:06 +0000] "GET / HTTP/1.1" 200 5` + "\n"
+	got, _, _ := read(t, line, accesslog.Options{Columns: []string{"ip"}, Unit: accesslog.UnitSeconds})
+	want(t, got, "1 1481105106"+second+" 192.0.2.1")
+}
