@@ -130,7 +130,10 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 func (f *replayFlags) cannotRun(err error) error {
 	var column *accesslog.ColumnError
 	if errors.As(err, &column) {
-		return err
+		return fmt.Errorf("%w. --format says what a log is, --columns what the columns of one without a header are", err)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
 	}
 	return &exitError{err, exitFailure}
 }
