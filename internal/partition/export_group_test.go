@@ -69,14 +69,7 @@ func (g *Group) Tamper(f func(*fsm.Machine)) { g.machine.Read(f) }
 
 // Compact takes a snapshot and keeps few of the entries that it covers, as after
 // thousands of them.
-func (g *Group) Compact() error {
-	rc := g.raft.ReloadableConfig()
-	rc.TrailingLogs = 20
-	if err := g.raft.ReloadConfig(rc); err != nil {
-		return err
-	}
-	return g.raft.Snapshot().Error()
-}
+func (g *Group) Compact() error { return g.snapshot(20) }
 
 // SnapshotIndex is the last entry that the replica's newest snapshot covers.
 func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_index"] }

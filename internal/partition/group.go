@@ -63,6 +63,9 @@ type Config struct {
 	GiveUp time.Duration
 	// FirstRetry is when a first entry or settings are tried again. 2 s.
 	FirstRetry time.Duration
+	// LogBytes is how much the log may weigh before it is compacted to half of that: more, and a
+	// restart takes longer; less, and followers that were away need a snapshot sooner. 64 MiB.
+	LogBytes uint64
 }
 
 // Transport is what a Group needs of its links.
@@ -82,6 +85,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.EnqueueTimeout, time.Second)
 	setDefault(&c.GiveUp, 5*time.Second)
 	setDefault(&c.FirstRetry, 2*time.Second)
+	setDefault(&c.LogBytes, 64<<20)
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -113,6 +117,8 @@ type Group struct {
 	checkpointed atomic.Int64
 	firstDue     int64 // run's own: when to try a first entry again
 	formationDue int64 // and settings
+	compactDue   int64 // and when to compact at the earliest
+	compacting   atomic.Bool
 
 	mu       sync.Mutex
 	seq      uint64
@@ -173,6 +179,7 @@ func (g *Group) run() {
 			g.observe()
 			g.expire()
 			g.tend()
+			g.compact()
 		case <-g.raft.LeaderCh():
 			g.observe()
 			g.tend()

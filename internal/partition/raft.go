@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -23,9 +24,7 @@ func openRaft(cfg Config, machine *fsm.Replicated) (*raft.Raft, error) {
 	c.CommitTimeout = 250 * time.Millisecond
 	// An entry holds up to 1 MiB of checks.
 	c.MaxAppendEntries = 16
-	c.SnapshotInterval = 10 * time.Second
-	c.SnapshotThreshold = 4096
-	c.TrailingLogs = 2048
+	c.SnapshotThreshold = math.MaxUint64 // Group.compact goes by bytes
 	c.Logger = raftLog(cfg.Log)
 	if cfg.Bootstrap {
 		if err := cfg.Stores.Bootstrap(cfg.Genesis); err != nil {

@@ -50,9 +50,10 @@ type Stores struct {
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 
-	disk  disk
-	log   *logStore
-	guard *diskGuard
+	disk    disk
+	log     *logStore
+	guard   *diskGuard
+	weights *weighedDisk
 }
 
 // OpenStores opens the stores in the replica's folder, which has an identity. It returns [ErrLocked]
@@ -97,6 +98,8 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	if err := syncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
 		return nil, err
 	}
+	weights := &weighedDisk{disk: d}
+	d = weights
 	log := &logStore{
 		disk: d, snapshots: files,
 		elapsed: o.Elapsed, timeOf: o.TimeOf, snapTime: o.SnapshotTime, check: o.Check,
@@ -105,6 +108,9 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 		return nil, err
 	}
 	if err := protect(log.readBack); err != nil {
+		return nil, err
+	}
+	if err := protect(weights.load); err != nil {
 		return nil, err
 	}
 	// The cache is the outermost layer: what it holds has just been stored or verified, and a read
@@ -119,13 +125,16 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 		Log:       cache,
 		Stable:    &stableStore{disk: d, guard: guard},
 		Snapshots: &snapshotStore{files: files, guard: guard, log: log},
-		disk:      d, log: log, guard: guard,
+		disk:      d, log: log, guard: guard, weights: weights,
 	}, nil
 }
 
 // Held returns the decision time of the newest entry that this replica holds, in log order, and when
 // it was stored or read back. With nothing held, the time is 0.
 func (s *Stores) Held() clock.Held { return s.log.Held() }
+
+// LogBytes is what the entries of the log weigh.
+func (s *Stores) LogBytes() uint64 { return s.weights.bytes() }
 
 // Bootstrap writes the founding entry of a genesis unless it is there. Unlike the library's, it can
 // be repeated after a process died in the middle of it.
