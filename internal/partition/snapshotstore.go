@@ -184,17 +184,20 @@ func newestSnapshot(s raft.SnapshotStore) (raft.SnapshotMeta, error) {
 	return *list[0], nil
 }
 
-// sweepSnapshots removes what a process that ended left half written; the library never does.
-func sweepSnapshots(folder string) error {
-	folder = filepath.Join(folder, snapshotsName)
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".tmp") {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
+// sweep removes what a process that ended left half written of a replica, documents and snapshots; the
+// library never does. Whoever calls it holds the log, so nobody else writes there.
+func sweep(folder string) error {
+	var all error
+	for _, where := range []string{folder, filepath.Join(folder, snapshotsName)} {
+		entries, err := os.ReadDir(where)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".tmp") {
+				all = errors.Join(all, os.RemoveAll(filepath.Join(where, e.Name())))
+			}
 		}
 	}
-	return err
+	return all
 }

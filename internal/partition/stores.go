@@ -88,7 +88,7 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	if o.wrap != nil {
 		d = o.wrap(d)
 	}
-	if err := sweepSnapshots(folder); err != nil {
+	if err := sweep(folder); err != nil {
 		return nil, err
 	}
 	files, err := raft.NewFileSnapshotStoreWithLogger(folder, keepSnapshots, o.Logger)

@@ -337,14 +337,18 @@ func TestAnEntryThatTheStateMachineRefusesEndsTheStores(t *testing.T) {
 	}
 }
 
-func TestHalfWrittenSnapshotsAreSweptAtTheStart(t *testing.T) {
+func TestWhatIsHalfWrittenIsSweptAtTheStart(t *testing.T) {
 	b := newBench(t, nil)
 	b.snapshot(1, 1, 5)
 	half := filepath.Join(b.folder, "snapshots", "2-9-1700000000000.tmp")
 	write(t, filepath.Join(half, "state.bin"), "half")
+	document := filepath.Join(b.folder, "peers.json.123.tmp")
+	write(t, document, "{")
 	b.reopen()
-	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("still there: %v", err)
+	for _, path := range []string{half, document} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("still there: %s, %v", path, err)
+		}
 	}
 	if list, err := b.Snapshots.List(); err != nil || len(list) != 1 {
 		t.Errorf("%d snapshots, %v", len(list), err)
