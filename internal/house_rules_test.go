@@ -66,6 +66,7 @@ var plan = func() map[string][]string {
 		"console":     top,
 		"operator":    append(slices.Clone(pure), "policy/file"),
 		"origin":      {},
+		"access":      {},
 
 		"replay":           replay,
 		"replay/accesslog": {},
