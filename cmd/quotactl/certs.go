@@ -1,0 +1,310 @@
+package main
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/internal/access"
+)
+
+func newCertsCommand() *cobra.Command {
+	certs := &cobra.Command{
+		Use:   "certs",
+		Short: "Make certificates to try a cluster with",
+		Args:  cobra.NoArgs,
+		// Without it cobra takes a misspelt subcommand for a question for help: status 0.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	certs.AddCommand(newCertsDevCommand())
+	return certs
+}
+
+func newCertsDevCommand() *cobra.Command {
+	var w wantedCerts
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Make a CA and a certificate for each role, for trying out only",
+		Long: `Make a CA and, signed by it, a certificate for each node and for a gateway, a policy
+writer and a reader. What is there already stays; only what is missing is made, with
+the same CA.
+
+They are for trying out only: the CA's key lies beside them, and nobody renews them.
+
+Exit status: 0 all are there, 1 it didn't work, 2 wrong usage.`,
+		Example: "  quotactl certs dev --dir ./quorate-certs --nodes n1,n2,n3",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := w.list()
+			if err != nil {
+				return err
+			}
+			f := &certFolder{dir: w.dir, out: cmd.OutOrStdout(), now: time.Now(), days: w.days}
+			if err := f.complete(list); err != nil {
+				return &exitError{err, exitFailure}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&w.dir, "dir", "./quorate-certs", "folder to write to; made if missing")
+	c.Flags().StringSliceVar(&w.nodes, "nodes", []string{"n1", "n2", "n3"}, "names of the nodes")
+	c.Flags().StringSliceVar(&w.domains, "domains", []string{allDomains}, "domains of the gateway; *: all")
+	c.Flags().IntVar(&w.days, "days", 365, "days that they are valid for")
+	return c
+}
+
+const (
+	allDomains  = "*"
+	longestDays = 3650
+	caName      = "ca"  // ca.crt and ca.key
+	devName     = "dev" // of whoever isn't a node
+	day         = 24 * time.Hour
+	tolerance   = 5 * time.Minute // of another machine's clock
+)
+
+// wantedCerts is what the flags ask for.
+type wantedCerts struct {
+	dir            string
+	nodes, domains []string
+	days           int
+}
+
+// wantedCert is one of them: NAME.crt and NAME.key.
+type wantedCert struct {
+	name string
+	role access.Role
+}
+
+// list checks the flags and returns the certificates that they mean, without the CA's.
+func (w *wantedCerts) list() ([]wantedCert, error) {
+	switch {
+	case w.dir == "":
+		return nil, errors.New("--dir: is empty")
+	case w.days < 1 || w.days > longestDays:
+		return nil, fmt.Errorf("--days %d: not from 1 to %d", w.days, longestDays)
+	case len(w.nodes) == 0:
+		return nil, errors.New("--nodes: names none")
+	}
+	gateway := access.Role{Kind: access.Gateway, Name: devName}
+	for _, d := range w.domains {
+		if d == allDomains {
+			gateway.AllDomains = true
+		} else {
+			gateway.Domains = append(gateway.Domains, d)
+		}
+	}
+	gateway, err := access.ParseRole(gateway.URL())
+	if err != nil {
+		return nil, fmt.Errorf("--domains %q: %w", w.domains, err)
+	}
+	list := []wantedCert{
+		{"gateway", gateway},
+		{"policy-writer", access.Role{Kind: access.PolicyWriter, Name: devName}},
+		{"reader", access.Role{Kind: access.Reader, Name: devName}},
+	}
+	return w.addNodes(list)
+}
+
+func (w *wantedCerts) addNodes(list []wantedCert) ([]wantedCert, error) {
+	for i, node := range w.nodes {
+		role := access.Role{Kind: access.Peer, Name: node}
+		if _, err := access.ParseRole(role.URL()); err != nil {
+			return nil, fmt.Errorf("--nodes %q: %w", node, err)
+		}
+		if node == caName || slices.ContainsFunc(list, func(c wantedCert) bool { return c.name == node }) {
+			return nil, fmt.Errorf("--nodes %q: there is another %s.crt", node, node)
+		}
+		list = slices.Insert(list, i, wantedCert{node, role})
+	}
+	return list, nil
+}
+
+// certFolder is the folder that the certificates are in.
+type certFolder struct {
+	dir  string
+	out  io.Writer // hears of each file
+	now  time.Time
+	days int
+
+	ca     *x509.Certificate
+	signer crypto.Signer
+}
+
+// complete makes what is missing.
+func (f *certFolder) complete(list []wantedCert) error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	if err := f.completeCA(); err != nil {
+		return err
+	}
+	for _, c := range list {
+		there, err := f.has(c.name)
+		if err == nil && there {
+			err = f.keep(c.name)
+		} else if err == nil {
+			err = f.issue(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(f.out, "They are for trying out only: the CA's key lies beside them, and nobody renews them.")
+	return err
+}
+
+func (f *certFolder) path(name string) string { return filepath.Join(f.dir, name) }
+
+// has says whether a certificate and its key are there. One without the other is an error: nothing that is
+// there is written over.
+func (f *certFolder) has(name string) (bool, error) {
+	var there []string
+	for _, file := range []string{f.path(name + ".crt"), f.path(name + ".key")} {
+		switch _, err := os.Lstat(file); {
+		case err == nil:
+			there = append(there, file)
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+	}
+	if len(there) == 1 {
+		return false, fmt.Errorf("%s is there without its other half: bring that back, or remove it to have both made anew", there[0])
+	}
+	return len(there) == 2, nil
+}
+
+// keep leaves a certificate as it is, if it can be used.
+func (f *certFolder) keep(name string) error {
+	files := access.Files{CA: f.path(caName + ".crt"), Cert: f.path(name + ".crt"), Key: f.path(name + ".key")}
+	k, err := access.Open(files, func() time.Time { return f.now })
+	if err != nil {
+		return fmt.Errorf("%s and %s are there but of no use: remove them to have them made anew: %w", files.Cert, files.Key, err)
+	}
+	return f.tell("kept", name, k.Identity().String(), k.NotAfter())
+}
+
+func (f *certFolder) tell(what, name, whose string, end time.Time) error {
+	_, err := fmt.Fprintf(f.out, "%s %s: %s, until %s\n%s %s\n", what, f.path(name+".crt"), whose, end.UTC().Format(time.DateOnly), what, f.path(name+".key"))
+	return err
+}
+
+func (f *certFolder) completeCA() error {
+	there, err := f.has(caName)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return f.openCA()
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := f.template("Quorate CA for trying out")
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	f.ca, f.signer = template, key // it signs itself
+	if err := f.write(caName, template, key); err != nil {
+		return err
+	}
+	return f.tell("made", caName, "the CA of the others", template.NotAfter)
+}
+
+func (f *certFolder) openCA() error {
+	cert, key := f.path(caName+".crt"), f.path(caName+".key")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("open the CA in %s and %s: %w", cert, key, err)
+	}
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok || !pair.Leaf.IsCA || !f.now.Before(pair.Leaf.NotAfter) {
+		return fmt.Errorf("%s is not a CA's, or has expired: use another --dir", cert)
+	}
+	f.ca, f.signer = pair.Leaf, signer
+	return f.tell("kept", caName, "the CA of the others", f.ca.NotAfter)
+}
+
+func (f *certFolder) issue(c wantedCert) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := f.template(c.name)
+	template.URIs = []*url.URL{c.role.URL()}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if c.role.Kind == access.Peer {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		// Clients of ours look at the role; these are for others, as curl.
+		template.DNSNames = []string{"localhost", c.name}
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	}
+	if f.ca.NotAfter.Before(template.NotAfter) { // nothing is valid beyond its CA
+		template.NotAfter = f.ca.NotAfter
+	}
+	if err := f.write(c.name, template, key); err != nil {
+		return err
+	}
+	return f.tell("made", c.name, c.role.String(), template.NotAfter)
+}
+
+func (f *certFolder) template(name string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: name},
+		NotBefore: f.now.Add(-tolerance),
+		NotAfter:  f.now.Add(time.Duration(f.days) * day),
+	}
+}
+
+// write signs a certificate and writes it and its key, or neither.
+func (f *certFolder) write(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
+	var err error
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return err
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, f.ca, key.Public(), f.signer)
+	if err != nil {
+		return fmt.Errorf("sign %s: %w", name, err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := createPEM(f.path(name+".key"), 0o600, "PRIVATE KEY", secret); err != nil {
+		return err
+	}
+	if err := createPEM(f.path(name+".crt"), 0o644, "CERTIFICATE", cert); err != nil {
+		return errors.Join(err, os.Remove(f.path(name+".key")))
+	}
+	return nil
+}
+
+// createPEM writes a new file, and never to one that is there.
+func createPEM(path string, mode os.FileMode, kind string, der []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(pem.Encode(file, &pem.Block{Type: kind, Bytes: der}), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
