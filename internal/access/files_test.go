@@ -113,3 +113,21 @@ func TestAChainIsServedWhole(t *testing.T) {
 		t.Errorf("ends at %v, want %v", n1.NotAfter(), want)
 	}
 }
+
+// TestTheBestChainCounts: a CA that renewed its own certificate is trusted by both while both are there.
+func TestTheBestChainCounts(t *testing.T) {
+	ca := newAuthority(t, ends(today.Add(day)))
+	renewed := *ca.cert
+	renewed.NotAfter = today.Add(9 * day)
+	_, longer := sign(t, &renewed, nil, ca.key, ca.key, nil)
+	h := ca.issue(t, []string{"quorate://peer/n1"}, ends(today.Add(5*day)))
+	for bundle, want := range map[string]time.Duration{ca.pem: day, ca.pem + longer: 5 * day, longer + ca.pem: 5 * day} {
+		n1, err := access.Open(store(t, t.TempDir(), bundle, h), atToday)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n1.NotAfter().Sub(today); got != want {
+			t.Errorf("ends in %v, want %v", got, want)
+		}
+	}
+}

@@ -8,9 +8,9 @@ import (
 
 // ServerTLS returns a configuration for whoever listens. A caller gets in with a certificate that the CAs in
 // force have signed and that [FromCertificate] accepts; what it may do then is asked of its [Identity]. The
-// configuration is good for ever: each connection takes what is in force when it begins. Protocols of the
-// application layer (ALPN) that are added to it don't count, since each connection takes another one in its
-// place; gRPC adds its own to that.
+// configuration is good for ever: each connection takes what is in force when it begins, in a configuration of
+// its own. So what a caller adds to this one, as protocols of the application layer (ALPN), doesn't count;
+// gRPC adds its own to both.
 func (k *Keeper) ServerTLS() *tls.Config {
 	c := k.base()
 	c.ClientAuth = tls.RequireAndVerifyClientCert

@@ -218,6 +218,7 @@ func TestNoSessionIsResumed(t *testing.T) {
 	server, client := ca.keeper(t, "quorate://peer/n1").ServerTLS(), bare(t, ca.issue(t, []string{"quorate://peer/n2"}))
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(8)
 	client.ServerName = "localhost" // sessions are kept by it
+	client.Time = atToday           // and not for longer than certificates are valid
 	for range 3 {
 		m := meet(t, server, client)
 		m.mustSucceed(t)
