@@ -13,7 +13,7 @@
 // # Formats and their columns
 //
 //	common      ip user method path status bytes
-//	combined    and referer, user_agent, forwarded_for (the last text between quotes that is a list of addresses)
+//	combined    and referer, user_agent, forwarded_for (of what follows between quotes, a list of addresses)
 //	vhost       and host, in front of the line, which no request in absolute form changes
 //	envoy       ip (Istio's longer format alone) forwarded_for host method path status user_agent bytes; a
 //	            line with more parts, or fewer, is bad
@@ -24,8 +24,20 @@
 //	json        names in the object, or paths into nested objects, as request.client_ip
 //
 // A host is also taken from a request in absolute form. In logs of requests "-" and an empty text are
-// absent values, in others an empty one. A first line of CSV is a header unless it holds a time; where
-// Options.Names are given, it must also hold one of the names sought.
+// absent values, in others an empty one. A line in front of which something else was written, as daemons
+// put a date there, is none of these formats.
+//
+// The forwarded addresses of a combined log are those right behind the agent or, where none are there, the
+// last list in the line. So a log that has the upstream's address between quotes, too, should have it
+// behind theirs, and a line without theirs gives the upstream's.
+//
+// A first line of CSV is a header unless it holds a time; where Options.Names are given, it must also hold
+// one of the names sought. Each row has as many values as the header or, without one, the first row; only
+// empty ones may follow. A header may come again, as where files were put behind one another, and then the
+// columns go by it. After one that names too little every row is bad, until the next. A column time beside
+// one named date may hold times of day.
+//
+// In JSON a name that is sought, or leads to one, and is in a line twice makes it a bad one.
 //
 // An address in a log of requests may be a list of them, with commas between, and keeps its port. The agent
 // of cloudfront is decoded twice, since some of its logs have it percent-encoded twice; other columns are

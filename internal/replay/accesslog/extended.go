@@ -27,14 +27,13 @@ type extended struct {
 	names      []string
 	date, time int
 	wanted     []int
-	agent      int // place among the wanted of what is percent-encoded twice, -1 for none
 	cells      [][]byte
 	clock      []byte
 	scratch    []byte
 }
 
 func newExtended(head [][]byte, o *Options) (*extended, error) {
-	e := &extended{o: o, date: -1, time: -1, agent: slices.Index(o.Columns, "user_agent")}
+	e := &extended{o: o, date: -1, time: -1}
 	for _, line := range head {
 		if fields, ok := bytes.CutPrefix(line, []byte("#Fields:")); ok {
 			return e, e.setNames(fields)
@@ -99,7 +98,7 @@ func (e *extended) parse(line []byte, r *Reader) *Fault {
 			continue
 		}
 		r.record.Values[i] = e.cells[column]
-		if i == e.agent { // it is encoded once or twice, by the kind of log
+		if e.o.Columns[i] == "user_agent" { // it is encoded once or twice, by the kind of log
 			r.record.Values[i] = e.decode(e.decode(e.cells[column]))
 		}
 	}

@@ -148,3 +148,9 @@ func (l *lines) explain(err error) error {
 	}
 	return fmt.Errorf("after line %d: %w", l.number, err)
 }
+
+// hasLineEnd tells whether a text holds line ends of another kind than the log's, which would hide a row in
+// another.
+func hasLineEnd(text []byte) bool {
+	return bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\n') >= 0
+}

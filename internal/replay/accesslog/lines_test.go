@@ -1,6 +1,8 @@
 package accesslog_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"io"
 	"strings"
@@ -107,5 +109,36 @@ func TestLinesAllocateNothing(t *testing.T) {
 		if few, many := cost(100), cost(10_100); many-few > 10 {
 			t.Errorf("%s: 10000 lines more cost %v allocations", name, many-few)
 		}
+	}
+}
+
+func packed(members ...string) string {
+	var b bytes.Buffer
+	for _, m := range members {
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write([]byte(m))
+		_ = z.Close()
+	}
+	return b.String()
+}
+
+func TestGzipIsRecognisedByItsFirstBytes(t *testing.T) {
+	whole := packed("time,ip\n1,a\n", "2,b\n")
+	got, _, _ := read(t, whole, columns("ip"))
+	want(t, got, "2 1"+second+" a", "3 2"+second+" b")
+	_, _, _, err := readFrom(strings.NewReader(whole[:len(whole)-3]), columns("ip"))
+	if err == nil || !strings.Contains(err.Error(), "cut off") || !strings.Contains(err.Error(), "line 3") {
+		t.Errorf("cut off: %v", err)
+	}
+	damaged := []byte(packed(strings.Repeat("1,a\n", 100_000)))
+	damaged[len(damaged)-6] ^= 1
+	if _, _, _, err := readFrom(bytes.NewReader(damaged), accesslog.Options{Columns: []string{"2"}}); err == nil {
+		t.Error("a wrong checksum is no end")
+	}
+}
+
+func TestUTF16IsRefused(t *testing.T) {
+	if _, _, _, err := readFrom(strings.NewReader("\xff\xfet\x00i\x00m\x00e\x00"), columns("ip")); err == nil || !strings.Contains(err.Error(), "UTF-16") {
+		t.Errorf("%v", err)
 	}
 }

@@ -14,6 +14,8 @@ type objects struct {
 	times  []string // the candidates for the time, best first; once a line has one, that one
 	paths  []string // all that is looked for: the wanted columns, then the times
 	found  [][]byte // the values, raw
+	above  []string // the objects that paths lead through
+	passed []bool   // those of them that were seen
 	path   []byte
 	wanted int
 }
@@ -25,6 +27,14 @@ func newObjects(o *Options) (*objects, error) {
 	}
 	p.paths = append(p.paths, p.times...)
 	p.found = make([][]byte, len(p.paths))
+	for _, path := range p.paths {
+		for i := range len(path) {
+			if path[i] == '.' && !slices.Contains(p.above, path[:i]) {
+				p.above = append(p.above, path[:i])
+			}
+		}
+	}
+	p.passed = make([]bool, len(p.above))
 	return p, nil
 }
 
@@ -34,6 +44,7 @@ func (p *objects) parse(line []byte, r *Reader) *Fault {
 		return fault("json", "not a JSON object: %s", excerpt(line))
 	}
 	clear(p.found)
+	clear(p.passed)
 	p.path = p.path[:0]
 	if err := p.object(line); err != nil {
 		return fault("json", "%v: %s", err, excerpt(line))
@@ -94,21 +105,26 @@ func (p *objects) object(b []byte) (err error) {
 	return nil
 }
 
-// keep takes the value at the current path, and looks into it where paths go on.
+// keep takes the value at the current path, and looks into it where paths go on. An object that is there
+// twice is refused as a value is: which of them counts is for nobody to guess.
 func (p *objects) keep(raw []byte) error {
-	deeper := false
 	for i, path := range p.paths {
-		switch {
-		case path == string(p.path):
+		if path == string(p.path) {
 			if p.found[i] != nil {
 				return errTwoValues
 			}
 			p.found[i] = raw
-		case len(path) > len(p.path) && path[len(p.path)] == '.' && path[:len(p.path)] == string(p.path):
-			deeper = true
 		}
 	}
-	if !deeper || raw[0] != '{' {
+	at := slices.IndexFunc(p.above, func(s string) bool { return s == string(p.path) })
+	if at < 0 {
+		return nil
+	}
+	if p.passed[at] {
+		return errTwoValues
+	}
+	p.passed[at] = true
+	if raw[0] != '{' {
 		return nil
 	}
 	p.path = append(p.path, '.')

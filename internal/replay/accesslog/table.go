@@ -22,13 +22,17 @@ const maxColumns = 4096
 // table is the parser of CSV and TSV: RFC 4180, with quotes that matter only where a value begins with
 // one, and spaces around values that have none ignored.
 type table struct {
+	o         *Options
 	format    string
 	delimiter byte
-	time      int   // column of the time, and
-	date      int   // of its date, -1 where the time has it
-	wanted    []int // columns, -1 for those that aren't there
-	least     int   // how many columns a row must have for its time
-	header    [][]byte
+	header    [][]byte // nil where there is none
+
+	names  []string // of the columns; nil behind a header that names too little
+	clocks string   // the name that the column of times last had
+	time   int      // that column, and
+	date   int      // that of its date, -1 where the time has it
+	wanted []int    // columns, -1 for those that aren't there
+	width  int      // how many values a row has
 
 	cells   [][]byte
 	scratch []byte // of cells with quotes in them
@@ -37,9 +41,9 @@ type table struct {
 	clock   []byte // date and time
 }
 
-// newTable looks for a header among the first lines.
+// newTable looks for a header in the first line.
 func newTable(format string, head [][]byte, o *Options, r *Reader) (*table, error) {
-	t := &table{format: format, delimiter: '\t', date: -1}
+	t := &table{o: o, format: format, delimiter: '\t'}
 	var first [][]byte
 	if len(head) > 0 {
 		if format == formatCSV {
@@ -50,21 +54,30 @@ func newTable(format string, head [][]byte, o *Options, r *Reader) (*table, erro
 			first = append(first, bytes.Clone(c))
 		}
 	}
-	names := t.names(first, o, r)
+	return t, t.bind(t.namesOf(first, r), len(first))
+}
+
+// bind finds the columns of rows with so many values by their names.
+func (t *table) bind(names []string, width int) (err error) {
+	t.names, t.width = nil, width
 	find := func(name string) int { return slices.Index(names, normalName(name)) }
-	var err error
-	if t.wanted, err = bind(format, names, o, find); err != nil {
-		return nil, err
+	if t.wanted, err = bind(t.format, names, t.o, find); err != nil {
+		return err
 	}
-	if err := t.findTime(names, o); err != nil {
-		return nil, err
+	if err := t.findTime(names); err != nil {
+		return err
 	}
-	for _, name := range append(slices.Clone(o.Columns), names[t.time]) {
+	used := append(slices.Clone(t.o.Columns), names[t.time])
+	if t.date >= 0 {
+		used = append(used, names[t.date])
+	}
+	for _, name := range used {
 		if first := find(name); first >= 0 && slices.Contains(names[first+1:], names[first]) {
-			return nil, fmt.Errorf("two columns of the %s file are named %s", format, name)
+			return fmt.Errorf("two columns of the %s file are named %s", t.format, plain(name))
 		}
 	}
-	return t, nil
+	t.names, t.clocks = names, names[t.time]
+	return nil
 }
 
 // normalName is how names of columns are compared.
@@ -72,30 +85,26 @@ func normalName(name string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "_")
 }
 
-// names returns the names of the columns: those of Options, else those of a header, else their numbers. A
+// namesOf returns the names of the columns: those of Options, else those of a header, else their numbers. A
 // first line is a header unless it holds a time. Where Options name the columns, it must also hold a name
 // that is sought.
-func (t *table) names(first [][]byte, o *Options, r *Reader) (names []string) {
-	sought := append(slices.Clone(o.Columns), o.TimeColumn)
-	sought = append(append(sought, o.Names...), usualTimes...)
-	header, times := false, false
-	probe := timeReader{zone: r.times.zone} // of any unit, and what it sees is no unit of the log
+func (t *table) namesOf(first [][]byte, r *Reader) (names []string) {
+	sought := append(slices.Clone(t.o.Columns), t.o.TimeColumn)
+	sought = append(append(sought, t.o.Names...), usualTimes...)
+	header, times := false, holdTime(first, r)
 	for _, cell := range first {
 		name := normalName(string(cell))
 		names = append(names, name)
 		header = header || name != "" && slices.ContainsFunc(sought, func(s string) bool { return normalName(s) == name })
-		if _, err := probe.read(cell); !errors.Is(err, errNoTime) {
-			times = true // or would be one with a zone, or another date
-		}
 	}
 	isHeader := header && !times
 	if isHeader {
 		t.header = first
 	}
 	switch {
-	case len(o.Names) > 0:
+	case len(t.o.Names) > 0:
 		names = names[:0]
-		for _, name := range o.Names {
+		for _, name := range t.o.Names {
 			names = append(names, normalName(name))
 		}
 	case !isHeader && times:
@@ -108,12 +117,21 @@ func (t *table) names(first [][]byte, o *Options, r *Reader) (names []string) {
 	return names
 }
 
-func (t *table) findTime(names []string, o *Options) error {
-	candidates := usualTimes
+// holdTime tells whether one of the values is a time, or would be one with a zone, or on another date.
+func holdTime(cells [][]byte, r *Reader) bool {
+	probe := timeReader{zone: r.times.zone} // of any unit, and what it sees is no unit of the log
+	return slices.ContainsFunc(cells, func(cell []byte) bool {
+		_, err := probe.read(cell)
+		return !errors.Is(err, errNoTime)
+	})
+}
+
+func (t *table) findTime(names []string) error {
+	o, candidates := t.o, usualTimes
+	t.time, t.date = -1, -1
 	if o.TimeColumn != "" {
 		candidates = []string{normalName(o.TimeColumn)}
 	}
-	t.time = -1
 	for _, name := range candidates {
 		if t.time = slices.Index(names, name); t.time >= 0 {
 			break
@@ -132,7 +150,6 @@ func (t *table) findTime(names []string, o *Options) error {
 	if date := slices.Index(names, "date"); names[t.time] == "time" && date >= 0 {
 		t.date = date
 	}
-	t.least = max(t.time, t.date) + 1
 	return nil
 }
 
@@ -162,16 +179,31 @@ func (t *table) parse(line []byte, r *Reader) *Fault {
 		line = t.joined // reading on takes the other away
 		cells, state = t.join(r)
 	}
-	switch {
-	case state != cellDone:
+	if state != cellDone {
 		return fault("quotes", "a quote that nothing closes, or something behind one or beside a line break: %s", excerpt(line))
-	case t.header != nil && slices.EqualFunc(cells, t.header, bytes.Equal):
+	}
+	f := t.record(cells, line, r)
+	switch {
+	case f == nil || t.header == nil:
+		return f
+	case len(t.o.Names) == 0 && t.isHeader(cells, r):
+		return t.rename(cells)
+	case slices.EqualFunc(cells, t.header, bytes.Equal):
 		return headerLine
-	case len(cells) < t.least:
-		return fault("columns", "%d columns, the time is in column %d: %s", len(cells), t.least, excerpt(line))
+	}
+	return f
+}
+
+// record reads a row into the reader's record.
+func (t *table) record(cells [][]byte, line []byte, r *Reader) *Fault {
+	switch n := len(cells); {
+	case t.names == nil:
+		return fault("columns", "the header before it names too little: %s", excerpt(line))
+	case n < t.width || n > t.width && slices.ContainsFunc(cells[t.width:], func(c []byte) bool { return len(c) > 0 }):
+		return fault("columns", "%d values, the header or first row has %d: %s", n, t.width, excerpt(line))
 	}
 	text := cells[t.time]
-	if t.date >= 0 {
+	if t.date >= 0 && len(text) > 2 && text[2] == ':' { // else it is a whole one, beside the date
 		t.clock = append(append(append(t.clock[:0], cells[t.date]...), ' '), text...)
 		text = t.clock
 	}
@@ -187,6 +219,25 @@ func (t *table) parse(line []byte, r *Reader) *Fault {
 		}
 	}
 	return nil
+}
+
+// isHeader tells whether a row that is no record is another file's header, put behind this one: it names
+// the column of times, and holds none.
+func (t *table) isHeader(cells [][]byte, r *Reader) bool {
+	return slices.ContainsFunc(cells, func(c []byte) bool { return normalName(string(c)) == t.clocks }) && !holdTime(cells, r)
+}
+
+// rename goes by another header from here on. Behind one that names too little no row is read until the
+// next.
+func (t *table) rename(cells [][]byte) *Fault {
+	names := make([]string, len(cells))
+	for i, cell := range cells {
+		names[i] = normalName(string(cell))
+	}
+	if err := t.bind(names, len(names)); err != nil {
+		return fault("columns", "%v", err)
+	}
+	return headerLine
 }
 
 // cellState says how a row's last cell ended.
@@ -214,7 +265,7 @@ func (t *table) split(line []byte) (cells [][]byte, state cellState) {
 				at = len(line)
 			}
 			cell, line = bytes.Trim(line[:at], " "), line[at:]
-			if bytes.IndexByte(cell, '\r') >= 0 { // of two rows, in a file with line ends of several kinds
+			if hasLineEnd(cell) { // of two rows
 				return nil, cellBad
 			}
 		}

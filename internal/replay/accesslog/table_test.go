@@ -2,10 +2,8 @@ package accesslog_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/internal/replay/accesslog"
 )
@@ -14,43 +12,6 @@ func TestCSV05AListOfAddressesIsOneField(t *testing.T) {
 	log := "ts,ip,host\n1,\"203.0.113.9, 198.51.100.7, 10.0.0.1\",a.example\n"
 	got, _, _ := read(t, log, columns("ip", "host"))
 	want(t, got, "2 1"+second+" 203.0.113.9, 198.51.100.7, 10.0.0.1|a.example")
-}
-
-func TestTZ01OffsetsRepeatAndSkipNoHour(t *testing.T) {
-	log := "2021-10-31T02:59:59+02:00,203.0.113.9,a.example\n2021-10-31T02:00:01+01:00,203.0.113.9,a.example\n"
-	got, _, _ := read(t, log, columns("2"))
-	want(t, got, "1 1635641999"+second+" 203.0.113.9", "2 1635642001"+second+" 203.0.113.9")
-}
-
-// A number far beyond the range is bad whatever its fraction: sums that wrap around would be 1970.
-func TestTZ09FarTimesNeverWrapAround(t *testing.T) {
-	for unit, texts := range map[accesslog.Unit]string{
-		accesslog.UnitAuto:    "18446744073.71 18446744073.709551616 36893488147.5",
-		accesslog.UnitSeconds: "18446744073.71 18446744073709551615 9223372036.854775808",
-		accesslog.UnitMillis:  "18446744073709.7 9223372036854.775808",
-		accesslog.UnitMicros:  "18446744073709551.7 9223372036854775.808",
-		accesslog.UnitNanos:   "18446744073709551615 18446744073709551616 9223372036854775808",
-	} {
-		for _, text := range strings.Fields(texts) {
-			got, _, faults := read(t, "time,ip\n"+text+",x\n", accesslog.Options{Columns: []string{"ip"}, Unit: unit})
-			if len(got) != 0 || len(faults) != 1 || !strings.Contains(faults[0].Detail, "2262") {
-				t.Errorf("%s %s: got %v, %v", text, unit, got, faults)
-			}
-		}
-	}
-	last := "9223372036.854775807"
-	got, _, _ := read(t, "time,ip\n"+last+"9,x\n", columns("ip"))
-	want(t, got, "2 9223372036854775807 x")
-}
-
-// What is no time says nothing of the unit, and a point has digits on both sides.
-func TestTheFirstTimeFixesTheUnit(t *testing.T) {
-	log := "time,ip\n99999999999,a\n1.,b\n.5,c\n-.5,d\n1700000000123,e\n1700000000,f\n1700000000124,g\n"
-	got, _, faults := read(t, log, columns("ip"))
-	want(t, got, "6 1700000000123000000 e", "8 1700000000124000000 g")
-	if len(faults) != 5 || !strings.Contains(faults[4].Detail, "--time-unit") {
-		t.Errorf("%v", faults)
-	}
 }
 
 // A duration is never taken for the time, where there is anything better.
@@ -105,28 +66,82 @@ func TestColumnErrorsAreForTerminals(t *testing.T) {
 	}
 }
 
-func TestLocalTimesOfOtherZones(t *testing.T) {
-	for _, tc := range []struct {
-		zone, text string
-		unix       int64 // 0: bad
-	}{
-		{"Asia/Kolkata", "2024-01-01 05:30:00.5", 1704067200},
-		{"America/New_York", "2024-03-10 02:30:00", 0},
-		{"America/New_York", "2024-11-03 01:30:00", 0},
-		{"America/New_York", "2024-11-03 02:00:00", 1730617200},
-		{"Australia/Lord_Howe", "2024-04-07 01:45:00", 0}, // put back by half an hour
-		{"Australia/Lord_Howe", "2024-04-07 01:29:59", 1712413799},
-		{"Pacific/Apia", "2011-12-30 12:00:00", 0}, // a day that was left out
-		{"Pacific/Apia", "2011-12-31 00:00:00", 1325239200},
-		{"UTC", "2024-02-30 00:00:00", 0},
+// A row with more values or fewer than the header names would have its values in other columns. Empty ones
+// behind are left over from spreadsheets.
+func TestCSV05RaggedRowsAreBad(t *testing.T) {
+	for row, good := range map[string]bool{
+		"1,a,h":             true,
+		"1,a,h,":            true,
+		"1,a,h,,,":          true,
+		"1,a,":              true,
+		"1,a":               false, // cut off, and nobody knows where
+		"1":                 false,
+		"1,5,a,h":           false, // a decimal comma
+		"1,b, a,h":          false,
+		`1,"a","h",,x`:      false,
+		"1,a,h" + ",x,y,z,": false,
 	} {
-		zone, err := time.LoadLocation(tc.zone)
-		if err != nil {
-			t.Fatal(err)
+		for name, start := range map[string]string{"a header": "time,ip,host\n", "none": "0,a,h\n"} {
+			o := columns("ip")
+			if name == "none" {
+				o = columns("2")
+			}
+			got, _, faults := read(t, start+row+"\n", o)
+			if last := "2 1" + second + " a"; good && (len(got) == 0 || got[len(got)-1] != last) {
+				t.Errorf("%s, %s: got %v", name, row, got)
+			}
+			if !good && (len(faults) != 1 || faults[0].Line != 2 || faults[0].Reason != "columns") {
+				t.Errorf("%s, %s: got %v, %v", name, row, got, faults)
+			}
 		}
-		got, _, _ := read(t, "time,ip\n"+tc.text+",x\n", accesslog.Options{Columns: []string{"ip"}, Zone: zone})
-		if (tc.unix == 0) != (len(got) == 0) || len(got) > 0 && !strings.HasPrefix(got[0], fmt.Sprintf("2 %d", tc.unix)) {
-			t.Errorf("%s in %s: got %v, want %d", tc.text, tc.zone, got, tc.unix)
-		}
+	}
+}
+
+// Files are put behind one another, headers and all. Another order of columns holds from there on; a
+// header that lacks a column spoils what is behind it, and no value of another column stands in.
+func TestCSV04HeadersInTheMiddle(t *testing.T) {
+	log := "time,host,ip\n1,h,a\n" +
+		"time,host,ip\n2,h,b\n" +
+		"Time, IP ,host\n3,c,h\n" +
+		"ip,x,y,time\nd,,,4\n" +
+		"time,address,host\n5,e,h\n" +
+		"time,ip,time\n6,f,7\n" +
+		"time,host,ip\n8,h,i\n"
+	got, r, faults := read(t, log, columns("ip"))
+	want(t, got, "2 1"+second+" a", "4 2"+second+" b", "6 3"+second+" c", "8 4"+second+" d", "14 8"+second+" i")
+	if c := r.Counts(); c != (accesslog.Counts{Lines: 14, Header: 5, Bad: 4}) || len(faults) != 4 {
+		t.Errorf("%+v, %v", c, faults)
+	}
+	// A row that holds a time is no header, whatever a client wrote into it.
+	log = "ts,ip,agent\n9999999999999999,a,ts\n1,ip,a,ts\n2,b,ts\n3,c,y\n"
+	got, _, faults = read(t, log, columns("ip"))
+	want(t, got, "4 2"+second+" b", "5 3"+second+" c")
+	if len(faults) != 2 {
+		t.Errorf("%v", faults)
+	}
+}
+
+// Date and time may be two columns. A whole time beside a date is taken as it is.
+func TestDateAndTimeInTwoColumns(t *testing.T) {
+	log := "date,time,ip\n2024-01-01,00:00:00Z,a\n2024-01-01,00:00:00.5+01:00,b\n" +
+		"2024-01-01,2024-01-01T00:00:02Z,c\n2024-01-01,1704067203,d\n2024-01-01,00:00,e\n,00:00:04Z,f\n"
+	got, _, faults := read(t, log, columns("ip"))
+	want(t, got, "2 1704067200"+second+" a", "3 1704063600500000000 b", "4 1704067202"+second+" c", "5 1704067203"+second+" d")
+	if len(faults) != 2 {
+		t.Errorf("%v", faults)
+	}
+	if _, _, err := readAll("date,time,date,ip\n2024-01-01,00:00:00Z,x,a\n", columns("ip")); err == nil {
+		t.Error("two columns of dates")
+	}
+}
+
+// The separator is the one that stands most often outside of quotes in the first line.
+func TestCSV04SeparatorsInQuotesAreNone(t *testing.T) {
+	got, _, _ := read(t, "time,ip,\"a;b;c;d\te\"\n1,a,\"x, y; z\"\n", columns("ip", "A;B;C;D\tE"))
+	want(t, got, "2 1"+second+" a|x, y; z")
+	got, _, faults := read(t, "time;ip;latency\n1;a;0,25\n1,5;b;0,25\n", columns("ip", "latency"))
+	want(t, got, "2 1"+second+" a|0,25")
+	if len(faults) != 1 || faults[0].Reason != "time" {
+		t.Errorf("a decimal comma in a time: %v", faults)
 	}
 }

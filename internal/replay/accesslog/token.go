@@ -33,7 +33,7 @@ func tokenize(line []byte, tokens []token) (all []token, ok bool) {
 			t.boxed = n < 0 || n+1 == len(line) || line[n+1] != ':'
 		}
 		if !t.quoted && !t.boxed {
-			n = bareEnd(line)
+			n = bareEnd(line, len(tokens) < 2)
 			t.text = line[:n]
 			tokens = append(tokens, t)
 			line = line[n:]
@@ -48,9 +48,10 @@ func tokenize(line []byte, tokens []token) (all []token, ok bool) {
 	}
 }
 
-// bareEnd finds where the bare part at the line's beginning ends: at a space, but for those behind the
-// commas of a list. [2001:db8::1]:443 is one, too.
-func bareEnd(line []byte) int {
+// bareEnd finds where the bare part at the line's beginning ends: at a space, but in a list for those
+// behind its commas. Lists are addresses, in front of a line; a user's name that ends with a comma is none.
+// [2001:db8::1]:443 is bare, too.
+func bareEnd(line []byte, list bool) int {
 	end := 0
 	for {
 		at := bytes.IndexByte(line[end:], ' ')
@@ -58,7 +59,7 @@ func bareEnd(line []byte) int {
 			return len(line)
 		}
 		end += at
-		if line[end-1] != ',' || end+1 == len(line) || line[end+1] == ' ' {
+		if !list || line[end-1] != ',' || end+1 == len(line) || line[end+1] == ' ' {
 			return end
 		}
 		end++

@@ -48,15 +48,15 @@ var layouts = map[string]layout{
 //
 //	ip ident user [time] "request" status bytes "referer" "agent" and more between quotes
 //
-// The last two and what follows may be missing; a user's name may have spaces in it, and is absent then. Of what follows, the
-// last list of addresses is forwarded_for.
+// The last two and what follows may be missing. A user's name may have spaces in it, and is absent then,
+// since nobody can tell where it ends. A line with something else before its address is of another format.
 func readCombined(tokens []token, f *fields) (time []byte, ok bool) {
 	box := boxAt(tokens)
-	if box < 3 || box > 3 && isAddressList(tokens[1].text) { // the latter has its host in front
+	if box < 3 || box > 3 && !absent(tokens[1].text) {
 		return nil, false
 	}
 	f[fieldIP] = value(tokens[0].text)
-	if box == 3 { // else the name has spaces in it, and nobody can tell where it ends
+	if box == 3 {
 		f[fieldUser] = value(tokens[2].text)
 	}
 	return readTail(tokens[box:], f)
@@ -81,10 +81,11 @@ func hostFirst(tokens []token) bool {
 	return isAddressList(tokens[1].text) || bytes.IndexByte(tokens[0].text, ':') > 0 && !isAddressList(tokens[0].text)
 }
 
-// boxAt finds the bracketed time, -1 if there is none. Addresses and names may have brackets, too.
+// boxAt finds the bracketed time in front of the request, -1 if there is none. Addresses and names may have
+// brackets, too, and a name even be a time: but what no server writes into one is a quote.
 func boxAt(tokens []token) int {
-	for i, t := range tokens {
-		if t.boxed && len(t.text) >= 19 && (t.text[2] == '/' || t.text[4] == '-') {
+	for i, t := range tokens[:max(len(tokens)-1, 0)] {
+		if t.boxed && tokens[i+1].quoted && len(t.text) >= 19 && (t.text[2] == '/' || t.text[4] == '-') {
 			return i
 		}
 	}
@@ -101,7 +102,7 @@ func readTail(tokens []token, f *fields) (time []byte, ok bool) {
 	if len(tokens) > 3 && !tokens[3].quoted {
 		f[fieldBytes] = value(tokens[3].text)
 	}
-	quoted := 0
+	quoted, listed := 0, false
 	for i := 3; i < len(tokens); i++ {
 		if !tokens[i].quoted {
 			continue
@@ -112,8 +113,9 @@ func readTail(tokens []token, f *fields) (time []byte, ok bool) {
 		case 2:
 			f[fieldUserAgent] = value(tokens[i].text)
 		default:
-			if isAddressList(tokens[i].text) {
+			if !listed && isAddressList(tokens[i].text) {
 				f[fieldForwardedFor] = tokens[i].text
+				listed = quoted == 3 // where it usually stands; the upstream's address may follow
 			}
 		}
 	}
@@ -241,7 +243,7 @@ func newWeblog(format string, o *Options) (*weblog, error) {
 }
 
 func (w *weblog) parse(line []byte, r *Reader) *Fault {
-	if bytes.IndexByte(line, '\r') >= 0 {
+	if hasLineEnd(line) {
 		return fault("columns", "a line break of another kind than the log's others: %s", excerpt(line))
 	}
 	tokens, closed := tokenize(line, w.tokens[:0])

@@ -194,3 +194,64 @@ func TestTheUnitOfNumbersLeavesDatesAlone(t *testing.T) {
 	got, _, _ := read(t, line, accesslog.Options{Columns: []string{"ip"}, Unit: accesslog.UnitSeconds})
 	want(t, got, "1 1481105106"+second+" 192.0.2.1")
 }
+
+// What a client chooses for its name, its request or its agent never becomes the time or another column:
+// its line is read right, or it is bad.
+func TestCSV08NoNameIsTakenForTheTime(t *testing.T) {
+	const good = "1" + clfEpoch + "192.0.2.1|200|/x"
+	tail := strings.Replace(clfTail, `"agent"`, `"%s"`, 1)
+	for line, want := range map[string]string{
+		"192.0.2.1 - [01/Jan/2020:00:00:00 +0000]" + clfTail:                                                        good,
+		"192.0.2.1 - a [01/Jan/2020:00:00:00 +0000] b" + clfTail:                                                    good,
+		`192.0.2.1 - [01/Jan/2020:00:00:00 +0000] \"GET /y HTTP/1.1\" 500 1` + clfTail:                              good,
+		"192.0.2.1 - john," + clfTail:                                                                               good,
+		"192.0.2.1 - a, b," + clfTail:                                                                               good,
+		"192.0.2.1 - [x" + clfTail:                                                                                  "",
+		"Dec  7 10:05:06 web nginx: 192.0.2.1 - -" + clfTail:                                                        "", // what a daemon puts before it
+		"192.0.2.1 - - [07/Dec/2016:10:05:06 +0000] GET /[x] HTTP/1.1 200 5":                                        "",
+		"192.0.2.1 - - [07/Dec/2016:10:05:06 +0000] GET / HTTP/1.1 200 \"5\"":                                       "",
+		strings.Replace("192.0.2.1 - -"+tail, "%s", `a\" [01/Jan/2020:00:00:00 +0000] \"GET / HTTP/1.1\" 500`, 1):   good,
+		strings.Replace("192.0.2.1 - -"+tail, "%s", `a\x22 [01/Jan/2020:00:00:00 +0000] \x22GET / HTTP/1.1\x22`, 1): good,
+		strings.Replace("192.0.2.1 - -"+tail, "%s", `a\\`, 1):                                                       good,
+		strings.Replace("192.0.2.1 - -"+tail, "%s", `a\`, 1):                                                        "",
+	} {
+		got, _, faults := read(t, line+"\n", accesslog.Options{Format: "combined", Columns: []string{"ip", "status", "path"}})
+		if want == "" && (len(got) != 0 || len(faults) != 1) || want != "" && (len(got) != 1 || got[0] != want) {
+			t.Errorf("%s: got %v, %v", line, got, faults)
+		}
+	}
+}
+
+// The list of forwarded addresses usually stands right behind the agent, and the upstream's address may
+// follow. Where it doesn't, the last list is it.
+func TestCSV17TheUpstreamIsNotTheClient(t *testing.T) {
+	for rest, list := range map[string]string{
+		`"203.0.113.9" "10.0.0.5:8080"`:              "203.0.113.9",
+		`"203.0.113.9" "0.1" "10.0.0.5, 10.0.0.6"`:   "203.0.113.9",
+		`"0.1" "10.0.0.5:8080" "203.0.113.9"`:        "203.0.113.9",
+		`"0.1" rt=0.1 "10.0.0.5:8080" "203.0.113.9"`: "203.0.113.9",
+	} {
+		got, _, _ := read(t, "192.0.2.1 - -"+clfTail+" "+rest+"\n", columns("forwarded_for"))
+		want(t, got, "1"+clfEpoch+list)
+	}
+}
+
+// A file whose beginning ends its lines by CR, and the rest by LF, hides no row in another.
+func TestCSV03LineEndsThatChange(t *testing.T) {
+	row := "192.0.2.1 - -" + clfTail
+	got, _, faults := read(t, row+"\r"+strings.Repeat(row+"\r", 4000)+row+"\n"+row+"\n"+row, columns("ip"))
+	if len(got) != 4001 || len(faults) != 1 || faults[0].Line != 4002 {
+		t.Errorf("%d rows, %v", len(got), faults)
+	}
+	got, _, faults = read(t, "time,ip,x\r"+strings.Repeat("1,a,\r", 60_000)+"2,b,\n3,c,\r4,d,x", columns("ip"))
+	if len(got) != 60_001 || len(faults) != 1 || faults[0].Line != 60_002 {
+		t.Errorf("%d rows, %v", len(got), faults)
+	}
+}
+
+// A column that is wanted twice is there twice, the same.
+func TestCSV09AColumnWantedTwice(t *testing.T) {
+	log := "#Fields: date time cs(User-Agent)\n2019-12-04\t00:00:00\ta%2520b\n"
+	got, _, _ := read(t, log, columns("user_agent", "user_agent"))
+	want(t, got, "2 1575417600"+second+" a b|a b")
+}
