@@ -139,14 +139,23 @@ func (r *run) feed(ctx context.Context, sorter *order.Sorter) (failed, err error
 			last = time
 			return nil
 		case sorter.Full() && sorter.InOrder() && r.again():
+			if time < last { // the very first row that is out of order
+				return errUnsorted
+			}
 			looking, last = true, time
 			return sorter.Close()
 		}
+		last = max(last, time)
 		return sorter.Add(time, payload)
 	})
 	switch {
 	case err == nil && looking:
-		return r.read(ctx, r.decide)
+		seen := r.counts
+		failed, err = r.read(ctx, r.decide)
+		if err == nil && r.counts != seen {
+			err = ErrChanged
+		}
+		return failed, err
 	case errors.Is(err, errUnsorted):
 		fresh := order.New(order.Options{Memory: r.cfg.Memory, Dir: r.cfg.TempDir})
 		defer func() { _ = fresh.Close() }()
@@ -254,8 +263,14 @@ func (r *run) add(c accesslog.Counts) {
 	r.counts.Bad += c.Bad
 }
 
-// decide decides the next row.
+// ErrChanged says that an input has changed while it was read for the second time.
+var ErrChanged = errors.New("an input changed while it was read: copy it first, or give more --memory")
+
+// decide decides the next row. Time never goes back: rows come sorted, or were seen to be in order.
 func (r *run) decide(time int64, payload []byte) error {
+	if time < r.tally.to {
+		return ErrChanged
+	}
 	r.shape.read(&r.row, time, payload)
 	r.engine.decide(&r.verdict, time, r.row.entries, r.row.cost)
 	r.tally.count(time, r.engine, &r.verdict)

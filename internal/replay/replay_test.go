@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -447,6 +448,65 @@ func TestWIN06BucketAndRollingDifferOnOneTrace(t *testing.T) {
 	for want, p := range map[int64]policy.Policy{17: rolling(17, 30*second, "user"), 33: bucket} {
 		if o := run(t, replay.Config{Set: set(p)}, text("log", log)); o.Allowed != want || o.Requests != 60 {
 			t.Errorf("%d of %d allowed, want %d", o.Allowed, o.Requests, want)
+		}
+	}
+}
+
+// The first row that doesn't fit in memory may be the first that is out of order. Which row that is shows by
+// the log being opened twice.
+func TestTheRowThatDoesNotFitMayBeOutOfOrder(t *testing.T) {
+	replayed := func(times []int) (s *replay.Summary, opened int) {
+		var log strings.Builder
+		log.WriteString("time,user\n")
+		for _, at := range times {
+			fmt.Fprintf(&log, "%d,u\n", at)
+		}
+		source := text("log", log.String())
+		open := source.Open
+		source.Open = func() (io.ReadCloser, error) { opened++; return open() }
+		s, err := replay.Run(t.Context(), replay.Config{
+			Set: set(rolling(3, 60*second, "user")), Domain: "d", Memory: 1 << 20, TempDir: t.TempDir(), Prefix: 128,
+		}, []replay.Source{source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, opened
+	}
+	var ordered []int
+	for i := range 60_000 {
+		ordered = append(ordered, 1_000_000+i)
+	}
+	fits := sort.Search(len(ordered), func(n int) bool { _, opened := replayed(ordered[:n+1]); return opened > 1 })
+	if fits == 0 || fits == len(ordered) {
+		t.Fatalf("%d rows fit", fits)
+	}
+	for at := fits - 2; at <= fits+2; at++ {
+		times := slices.Clone(ordered[:fits+100])
+		for i := at; i < len(times); i++ {
+			times[i] = i - at
+		}
+		if s, _ := replayed(times); s.From != 0 || s.To != int64(times[at-1])*second {
+			t.Errorf("out of order from row %d of %d that fit: from %d to %d", at, fits, s.From, s.To)
+		}
+	}
+}
+
+// A log that changes between two readings is an error, never a shorter report.
+func TestAnInputThatChangesWhileItIsReadIsToldOf(t *testing.T) {
+	log, _ := trace(1, 30_000, true)
+	for name, later := range map[string]string{"shorter": log[:len(log)/2], "longer": log + "99999,x\n", "a late row": log + "0,x\n"} {
+		opened := 0
+		source := replay.Source{Name: "log", Again: true, Open: func() (io.ReadCloser, error) {
+			if opened++; opened == 1 {
+				return io.NopCloser(strings.NewReader(log)), nil
+			}
+			return io.NopCloser(strings.NewReader(later)), nil
+		}}
+		s, err := replay.Run(t.Context(), replay.Config{
+			Set: set(rolling(3, 60*second, "user")), Domain: "d", Memory: 1 << 20, TempDir: t.TempDir(), Prefix: 128,
+		}, []replay.Source{source})
+		if !errors.Is(err, replay.ErrChanged) || s != nil || opened != 2 {
+			t.Errorf("%s: %v after %d readings", name, err, opened)
 		}
 	}
 }
