@@ -93,7 +93,7 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 	if err != nil {
 		return err
 	}
-	sinks, err := f.openSinks(out, errs)
+	sinks, err := f.openSinks(out, errs, names(sources))
 	if err != nil {
 		return &exitError{err, exitFailure}
 	}
@@ -263,25 +263,43 @@ func (w *warnings) end() {
 type sinks struct {
 	report    io.Writer
 	decisions *report.Decisions
-	file      *os.File // of the decisions, unless standard output
+	files     []*outputFile // all that are to be put in place, or abandoned
+	page      *outputFile   // nil without one
+	policy    string        // that the page shows
 }
 
-func (f *replayFlags) openSinks(out, errs io.Writer) (*sinks, error) {
-	s := &sinks{report: out}
-	var to io.Writer
+// openSinks opens all outputs before anything is read. None may be a file that is read, or another output.
+func (f *replayFlags) openSinks(out, errs io.Writer, inputs []string) (s *sinks, err error) {
+	s = &sinks{report: out}
+	taken := inputs
+	for _, path := range []string{f.limits.policy, f.limits.against} {
+		if path != "" {
+			taken = append(taken, path)
+		}
+	}
 	switch f.decisions {
 	case "":
-		return s, nil
 	case "-":
-		s.report, to = errs, out
+		s.report = errs
+		s.decisions = report.NewDecisions(out)
 	default:
-		file, err := os.Create(f.decisions)
+		file, err := createOutput(f.decisions, taken...)
 		if err != nil {
 			return nil, err
 		}
-		s.file, to = file, file
+		s.files, taken = append(s.files, file), append(taken, f.decisions)
+		s.decisions = report.NewDecisions(file)
 	}
-	s.decisions = report.NewDecisions(to)
+	if f.html == "" {
+		return s, nil
+	}
+	if s.policy, err = f.limits.describe(); err == nil {
+		s.page, err = createOutput(f.html, taken...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.abandon())
+	}
+	s.files = append(s.files, s.page)
 	return s, nil
 }
 
@@ -292,23 +310,27 @@ func (s *sinks) decided() func(*replay.Decision) error {
 	return s.decisions.Write
 }
 
-// abandon closes what a replay that failed leaves.
-func (s *sinks) abandon() error {
-	if s.file == nil {
-		return nil
+// abandon leaves the files as they were.
+func (s *sinks) abandon() (err error) {
+	for _, file := range s.files {
+		err = errors.Join(err, file.abandon())
 	}
-	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
+	return err
 }
 
 func (s *sinks) finish(summary *replay.Summary, f *replayFlags) (err error) {
 	if s.decisions != nil {
 		err = s.decisions.Flush()
 	}
-	if s.file != nil {
-		err = errors.Join(err, s.file.Close())
+	if err == nil && s.page != nil {
+		w := bufio.NewWriter(s.page)
+		err = errors.Join(report.HTML(w, summary, report.HTMLOptions{Title: "Quorate replay", Policy: s.policy}), w.Flush())
 	}
-	if f.html != "" {
-		err = errors.Join(err, writePage(f.html, summary, &f.limits))
+	if err != nil {
+		return errors.Join(err, s.abandon())
+	}
+	for _, file := range s.files {
+		err = errors.Join(err, file.finish())
 	}
 	if f.output == "json" {
 		return errors.Join(err, report.JSON(s.report, summary))
@@ -325,18 +347,4 @@ func textOptions(out io.Writer) report.TextOptions {
 		o.Color = os.Getenv("NO_COLOR") == ""
 	}
 	return o
-}
-
-func writePage(path string, summary *replay.Summary, l *limitFlags) error {
-	text, err := l.describe()
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	err = report.HTML(w, summary, report.HTMLOptions{Title: "Quorate replay", Policy: text})
-	return errors.Join(err, w.Flush(), f.Close())
 }

@@ -318,3 +318,56 @@ func TestFlagsAreShownAsThePolicyFileThatTheyMean(t *testing.T) {
 		}
 	}
 }
+
+// An output never destroys what a replay reads, or what was there before a replay that fails.
+func TestOutputsDestroyNothing(t *testing.T) {
+	rows, policy := writeFile(t, "rows.csv", fiveRows), writeFile(t, "p.yaml", "policies:\n- name: p\n  key: [key]\n  limits:\n  - {name: l, rollingWindow: {limit: 1, window: 1s}}\n")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(rows, link); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	for _, args := range []string{
+		rows + " --decisions " + rows, rows + " --html " + rows, rows + " --decisions " + link, link + " --html " + rows,
+		rows + " --decisions " + policy, rows + " --html " + policy, rows + " --decisions " + out + " --html " + out,
+	} {
+		r := runWith("", append([]string{"replay", "--policy", policy}, strings.Fields(args)...)...)
+		if r.status != exitFailure || !strings.Contains(r.errs, "would be written over") {
+			t.Errorf("%s: status %d, %s", args, r.status, r.errs)
+		}
+	}
+	unchanged := func(path, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v", path, got, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.tmp")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	unchanged(rows, fiveRows)
+	if _, err := os.Stat(out); err == nil {
+		t.Error("an output of a refused replay is there")
+	}
+	before := writeFile(t, "before", "precious")
+	page := writeFile(t, "page", "precious")
+	if r := runWith("", append([]string{"replay", writeFile(t, "none.csv", "ts,other\n1,u\n"), "--decisions", before, "--html", page}, ofFive...)...); r.status == exitOK {
+		t.Error("a column is missing, and it is fine")
+	}
+	unchanged(before, "precious")
+	unchanged(page, "precious")
+	if r := runWith("", append([]string{"replay", rows, "--decisions", before, "--html", page}, ofFive...)...); r.status != exitOK {
+		t.Errorf("status %d: %s", r.status, r.errs)
+	}
+	for path, want := range map[string]string{before: `"decision":"deny"`, page: "<!DOCTYPE html>"} {
+		if got, err := os.ReadFile(path); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s holds %.80q, %v", path, got, err)
+		}
+	}
+	for _, args := range []string{rows, writeFile(t, "empty.csv", "")} { // a device is written, never removed
+		runWith("", append([]string{"replay", args, "--decisions", os.DevNull, "--html", os.DevNull}, ofFive...)...)
+		if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+			t.Fatalf("%s: %v, %v", os.DevNull, info, err)
+		}
+	}
+}
