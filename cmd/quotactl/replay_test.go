@@ -111,7 +111,8 @@ func TestCSV15ExitStatus(t *testing.T) {
 		in     string
 		status int
 	}{
-		"empty":              {"", exitUsage}, // no column of times, as far as anybody can tell
+		"empty":              {"", exitFailure},
+		"blank lines only":   {"\n\n  \n", exitFailure},
 		"header only":        {"ts,key\n", exitFailure},
 		"all rows bad":       {"ts,key\nx,u\ny,u\n", exitFailure},
 		"one percent bad":    {many, exitOK},
@@ -368,6 +369,23 @@ func TestOutputsDestroyNothing(t *testing.T) {
 		runWith("", append([]string{"replay", args, "--decisions", os.DevNull, "--html", os.DevNull}, ofFive...)...)
 		if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
 			t.Fatalf("%s: %v, %v", os.DevNull, info, err)
+		}
+	}
+}
+
+// One file that is empty, or can't be read, costs no other its report.
+func TestAnEmptyOrUnreadableFileCostsNoOther(t *testing.T) {
+	rows := writeFile(t, "rows.csv", fiveRows)
+	for name, tc := range map[string]struct {
+		content string
+		status  int
+	}{
+		"empty": {"", exitOK}, "blank": {"\n\n", exitOK}, "header": {"ts,key\n", exitOK},
+		"half a gzip header": {"\x1f\x8b", exitFailure}, "UTF-16": {"\xff\xfet\x00", exitFailure},
+	} {
+		r := runWith("", append([]string{"replay", "-o", "json", rows, writeFile(t, "other", tc.content)}, ofFive...)...)
+		if s := r.summary(t); r.status != tc.status || s["requests"] != 5.0 {
+			t.Errorf("%s: status %d, %v requests: %s", name, r.status, s["requests"], r.errs)
 		}
 	}
 }

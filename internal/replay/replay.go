@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/replay/accesslog"
 	"github.com/quorate/quorate/internal/replay/order"
@@ -194,12 +195,16 @@ func (r *run) readSource(ctx context.Context, i int, sink func(int64, []byte) er
 	name := r.sources[i].Name
 	f, err := r.sources[i].Open()
 	if err != nil {
-		return nil, &InputError{name, err}
+		return &InputError{name, err}, nil
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	log, err := accesslog.NewReader(f, r.cfg.Log, func(f accesslog.Fault) { r.fault(i, f) })
-	if err != nil {
+	var column *accesslog.ColumnError
+	switch {
+	case errors.As(err, &column): // it was asked for wrongly, and not of this input alone
 		return nil, &InputError{name, err}
+	case err != nil:
+		return &InputError{name, err}, nil
 	}
 	r.inputs = append(r.inputs, Input{Name: name, Format: log.Format()})
 	err = r.readRows(ctx, i, log, sink)
@@ -236,6 +241,9 @@ func (r *run) readRows(ctx context.Context, i int, log *accesslog.Reader, sink f
 		}
 		payload, bad := r.shape.append(r.buffer[:0], i, record.Line, record.Values)
 		r.buffer = payload
+		if record.Time == limit.Never {
+			bad = &badRow{"time", "the last instant that there is: nothing can come after it"}
+		}
 		if bad != nil {
 			r.counts.Bad++
 			r.fault(i, accesslog.Fault{Line: record.Line, Reason: bad.reason, Detail: bad.detail})

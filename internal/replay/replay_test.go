@@ -510,3 +510,29 @@ func TestAnInputThatChangesWhileItIsReadIsToldOf(t *testing.T) {
 		}
 	}
 }
+
+// A column is found whatever its case, and then its values are in normal form.
+func TestTheNormalFormGoesWithTheColumnWhateverItsCase(t *testing.T) {
+	for _, name := range []string{"ip", "IP", "Ip"} {
+		log := "time,ip\n0,192.0.2.1:1000\n0,192.0.2.1:1001\n"
+		p := rolling(1, 60*second, name)
+		p.Name = "p"
+		if o := run(t, replay.Config{Set: set(p)}, text("log", log)); o.words() != "2+ 3-" {
+			t.Errorf("%s: %s", name, o.words())
+		}
+	}
+}
+
+// No time comes after the last one, so that no window can be counted from it.
+func TestTheLastInstantIsABadRow(t *testing.T) {
+	log := "time,user\n9223372036854775806,u\n9223372036854775807,u\n"
+	for algorithm := range 2 {
+		p := rolling(1, 60*second, "user")
+		if algorithm == 1 {
+			p.Limits[0].Algorithm, p.Limits[0].Refill = limit.TokenBucket, 1
+		}
+		if o := run(t, replay.Config{Set: set(p)}, text("log", log)); o.words() != "2+" || o.Bad != 1 {
+			t.Errorf("%s, %d bad", o.words(), o.Bad)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/quorate/quorate/internal/keyspace"
@@ -38,7 +39,7 @@ func newRowShape(names, required []string, cfg *Config) *rowShape {
 	for _, name := range names {
 		s.required = append(s.required, slices.Contains(required, name))
 	}
-	if slices.Contains(names, addressColumn) {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.ToLower(name) == addressColumn }) {
 		s.forwarded = len(s.columns)
 		s.columns = append(s.columns, forwardedColumn)
 	}
@@ -108,7 +109,7 @@ func (s *rowShape) append(dst []byte, input int, line int64, values [][]byte) ([
 
 // appendValue appends an entry's value in its normal form.
 func (s *rowShape) appendValue(dst []byte, i int, values [][]byte) (out []byte, ok bool) {
-	switch s.names[i] {
+	switch strings.ToLower(s.names[i]) { // columns are found whatever their case
 	case addressColumn:
 		list, peer := values[s.forwarded], values[i]
 		if list == nil && bytes.IndexByte(peer, ',') >= 0 { // a list in the address's own column

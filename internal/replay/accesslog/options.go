@@ -119,6 +119,9 @@ const (
 	formatCSV        = "csv"
 	formatTSV        = "tsv"
 	formatJSON       = "json"
+
+	// formatEmpty is what a log without a line is said to be.
+	formatEmpty = "empty"
 )
 
 // Formats names all formats that are read.

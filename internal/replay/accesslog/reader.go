@@ -38,7 +38,11 @@ func NewReader(in io.Reader, o Options, fault func(Fault)) (*Reader, error) {
 	}
 	r := &Reader{lines: l, format: o.Format, times: timeReader{unit: o.Unit, zone: o.Zone}, fault: fault}
 	r.record.Values = make([][]byte, len(o.Columns))
-	head := r.peek()
+	head, ended := r.peek()
+	if len(head) == 0 && ended { // nobody can tell what it would have been, and there is nothing to lack
+		r.format, r.parser = formatEmpty, nothing{}
+		return r, nil
+	}
 	if r.format == "" || r.format == "auto" {
 		r.format = detect(head)
 	}
@@ -67,14 +71,25 @@ const (
 	maxHead   = 1000
 )
 
-// peek returns the first lines that are not blank, which are read again afterwards. What can't be read
-// is for Next to say.
-func (r *Reader) peek() (head [][]byte) {
+// nothing is the parser of a log without a line.
+type nothing struct{}
+
+func (nothing) parse(line []byte, _ *Reader) *Fault {
+	return fault("columns", "a line in a log that had none: %s", excerpt(line))
+}
+
+// peek returns the first lines that are not blank, which are read again afterwards, and whether the log
+// ends behind them. What can't be read is for Next to say.
+func (r *Reader) peek() (head [][]byte, ended bool) {
 	var seen []pushed
 	for len(head) < headLines && len(seen) < maxHead {
 		line, err := r.lines.next()
 		if err != nil && !errors.Is(err, errTooLong) {
+			ended = errors.Is(err, io.EOF)
 			break
+		}
+		if err != nil { // there is a line, though nobody sees it
+			head = append(head, nil)
 		}
 		line = bytes.Clone(line)
 		seen = append(seen, pushed{line, err})
@@ -83,7 +98,7 @@ func (r *Reader) peek() (head [][]byte) {
 		}
 	}
 	r.lines.push(seen)
-	return head
+	return slices.DeleteFunc(head, func(line []byte) bool { return line == nil }), ended && len(head) == 0
 }
 
 // Format is the log's format.
