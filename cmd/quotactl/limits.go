@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,8 +66,17 @@ func (l *limitFlags) fill(cfg *replay.Config) (err error) {
 		}
 		cfg.Against = &against
 	}
-	cfg.Domain, err = l.chooseDomain(cfg.Set)
-	return err
+	if cfg.Domain, err = l.chooseDomain(cfg.Set); err != nil {
+		return err
+	}
+	if cfg.Against != nil && !hasDomain(*cfg.Against, cfg.Domain) {
+		return fmt.Errorf("--against %s has no policy for the domain %q, which %s is replayed for", l.against, cfg.Domain, l.policy)
+	}
+	return nil
+}
+
+func hasDomain(set policy.Set, domain string) bool {
+	return slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Domain == domain })
 }
 
 // readSet reads a policy file; one that is wrong has been told whole by its error.
@@ -82,10 +92,8 @@ func (l *limitFlags) chooseDomain(set policy.Set) (string, error) {
 	if l.domain == "" {
 		return replay.OnlyDomain(set)
 	}
-	for _, p := range set.Policies {
-		if p.Domain == l.domain {
-			return l.domain, nil
-		}
+	if hasDomain(set, l.domain) {
+		return l.domain, nil
 	}
 	return "", fmt.Errorf("--domain %q: %s has no policy for it", l.domain, l.policy)
 }

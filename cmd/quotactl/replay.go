@@ -89,7 +89,7 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 	if err != nil {
 		return err
 	}
-	sources, err := openable(in, paths)
+	sources, err := openable(ctx, in, paths)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,9 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 	}
 	cfg.Decided = sinks.decided()
 	summary, failed := replay.Run(ctx, cfg, sources)
+	if ctx.Err() != nil { // wherever it was heard first
+		summary, failed = nil, ctx.Err()
+	}
 	progress.Clear()
 	warnings.end()
 	if summary == nil {
@@ -189,7 +192,7 @@ func parseZone(name string) (*time.Location, error) {
 }
 
 // openable turns paths into sources; none is standard input.
-func openable(in io.Reader, paths []string) (sources []replay.Source, err error) {
+func openable(ctx context.Context, in io.Reader, paths []string) (sources []replay.Source, err error) {
 	if len(paths) == 0 {
 		paths = []string{"-"}
 	}
@@ -198,7 +201,7 @@ func openable(in io.Reader, paths []string) (sources []replay.Source, err error)
 		case path == "-" && slices.Contains(paths[:i], "-"):
 			return nil, errors.New("standard input (-) is named twice")
 		case path == "-":
-			sources = append(sources, replay.Source{Name: path, Open: func() (io.ReadCloser, error) { return io.NopCloser(in), nil }})
+			sources = append(sources, replay.Source{Name: path, Open: func() (io.ReadCloser, error) { return interruptible(ctx, in), nil }})
 			continue
 		}
 		info, err := os.Stat(path)
@@ -215,6 +218,19 @@ func openable(in io.Reader, paths []string) (sources []replay.Source, err error)
 		})
 	}
 	return sources, nil
+}
+
+// interruptible reads in until ctx ends, also while in has nothing to say: a read that waits for a pipe
+// can't be called off.
+func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) }) // always nil
+	go func() {
+		_, err := io.Copy(w, in)
+		stop()
+		_ = w.CloseWithError(err) // always nil; the end of in, if err is
+	}()
+	return r
 }
 
 func names(sources []replay.Source) (all []string) {

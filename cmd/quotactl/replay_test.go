@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,6 +164,7 @@ func TestReplayRefusesWrongUsage(t *testing.T) {
 		"--policy " + good + " --limit 3":                           "exclude each other",
 		"--against " + good + " --limit 3 --window 60s --key ip":    "need --policy",
 		"--policy " + good + " --domain other":                      "has no policy for it",
+		"--policy " + good + " --against " + two:                    "has no policy for the domain",
 		"--policy " + two:                                           "--domain: a, b",
 		"--limit 3 --window 60s --key ip -o yaml":                   "want text or json",
 		"--limit 3 --window 60s --key ip --memory 3":                "at least 16MB",
@@ -388,4 +390,22 @@ func TestAnEmptyOrUnreadableFileCostsNoOther(t *testing.T) {
 			t.Errorf("%s: status %d, %v requests: %s", name, r.status, s["requests"], r.errs)
 		}
 	}
+}
+
+// An interruption is heard while a pipe is waited for.
+func TestReplayIsInterruptedWhileItWaits(t *testing.T) {
+	waits, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	root := newRootCommand()
+	root.SetIn(waits)
+	go func() {
+		_, _ = io.WriteString(writer, "ts,key\n1,u\n")
+		cancel() // and nothing more comes
+	}()
+	status := runRoot(ctx, root, append([]string{"replay"}, ofFive...), &out, &errs)
+	if status != exitFailure || !strings.Contains(errs.String(), "interrupted") || out.Len() > 0 {
+		t.Errorf("status %d: %s%s", status, out.String(), errs.String())
+	}
+	_ = writer.Close()
 }

@@ -263,6 +263,12 @@ func TestShadowPoliciesAreReportedAsTheyWouldDecide(t *testing.T) {
 	if !slices.Equal(o.Policies, want) {
 		t.Errorf("got %+v", o.Policies)
 	}
+	top := []replay.Offender{
+		{Key: "u", Policy: "default/tight", Requests: 5, Denied: 4}, {Key: "u", Policy: "default/user", Requests: 5, Denied: 2},
+	}
+	if !slices.Equal(o.Top, top) {
+		t.Errorf("top: %+v", o.Top)
+	}
 	alone := run(t, replay.Config{Set: set(tight)}, text("log", log))
 	if alone.Denied != 4 || alone.ShadowDenied != 4 || alone.Unmatched != 0 {
 		t.Errorf("alone: %+v", alone.Summary)

@@ -56,7 +56,13 @@ func (t *tally) count(time int64, e *engine, v *verdict) {
 		t.unmatched++
 		return
 	}
-	t.keys.count(v.book, v.said, !v.allowed)
+	// Each policy that matched has the row under a key of its own.
+	if v.enforced.matched {
+		t.keys.count(e.enforced, &v.enforced, !v.enforced.allowed)
+	}
+	if v.shadow.matched {
+		t.keys.count(e.shadow, &v.shadow, !v.shadow.allowed)
+	}
 }
 
 func (t *tally) countPolicy(b *book, o *outcome) {
