@@ -134,8 +134,8 @@ type verdict struct {
 	allowed bool
 }
 
-// decide decides a row by the enforced policies and, apart, by the Shadow ones. It is denied if either
-// denies: so it would be with all of them enforced beside each other.
+// decide decides a row by the enforced policies and, apart, by the Shadow ones, each with usage of its own.
+// It counts as denied if either denies.
 func (e *engine) decide(v *verdict, now int64, entries []keyspace.Entry, cost uint64) {
 	v.enforced, v.shadow = e.enforced.decide(now, entries, cost), e.shadow.decide(now, entries, cost)
 	switch {
