@@ -1,0 +1,576 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/transport"
+)
+
+// state returns what l says of a node.
+func state(t *testing.T, l *transport.Links, node string) transport.PeerState {
+	t.Helper()
+	for _, s := range l.Peers() {
+		if s.Node == node {
+			return s
+		}
+	}
+	t.Fatalf("nothing is known of %s", node)
+	return transport.PeerState{}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, change := range map[string]func(*transport.LinkOptions){
+		"no name":               func(o *transport.LinkOptions) { o.Self = "" },
+		"no DNS label":          func(o *transport.LinkOptions) { o.Self = "n1.example" },
+		"no listener":           func(o *transport.LinkOptions) { o.Listener = nil },
+		"no way to dial":        func(o *transport.LinkOptions) { o.Dial = nil },
+		"TLS for one direction": func(o *transport.LinkOptions) { o.Server = always(nil) },
+		"TLS without names":     func(o *transport.LinkOptions) { o.Server, o.Client = always(nil), always(nil) },
+		"messages too long":     func(o *transport.LinkOptions) { o.MaxMessage = 1<<30 + 1 },
+		"silence too short":     func(o *transport.LinkOptions) { o.Silence = 1500 * time.Millisecond },
+		"backoff upside down":   func(o *transport.LinkOptions) { o.BackoffMin = time.Minute },
+	} {
+		n := newMemNet()
+		listener := n.listen("n1")
+		o := transport.LinkOptions{Self: "n1", Listener: listener, Dial: n.dialFrom("n1")}
+		change(&o)
+		if _, err := transport.New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		if o.Listener == nil {
+			continue
+		}
+		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: the listener stays open: %v", name, err)
+		}
+	}
+}
+
+func TestAGroupHasOneReplicaHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemNet().node(t, "n1")
+		first := replica(t, l, "n1", 1)
+		if _, err := l.Group(1, server("n1"), locate); !errors.Is(err, transport.ErrTaken) {
+			t.Errorf("a second one: %v", err)
+		}
+		if _, err := l.Group(2, server("n2"), locate); err == nil {
+			t.Error("another node's replica was accepted")
+		}
+		first.Close()
+		again := replica(t, l, "n1", 1)
+		first.Close() // the old one must not take the new one's place away
+		if _, err := l.Group(1, server("n1"), locate); !errors.Is(err, transport.ErrTaken) {
+			t.Errorf("after closing the old one again: %v", err)
+		}
+		l.Close()
+		if err := heartbeat(again, address("n2"), 1); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("after the links were closed: %v", err)
+		}
+		if _, err := l.Group(3, server("n1"), locate); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("a group after that: %v", err)
+		}
+	})
+}
+
+// In a bubble time stands still while anything can run, so "at once" is exact.
+func TestWhatCanNotBeReachedFailsAtOnce(t *testing.T) {
+	for name, do := range map[string]func(p *linked) (to raft.ServerAddress){
+		"a node that isn't known":  func(*linked) raft.ServerAddress { return "n9" },
+		"a node that is down":      func(p *linked) raft.ServerAddress { p.net.refuse("n2", true); return address("n2") },
+		"a replica that isn't up":  func(p *linked) raft.ServerAddress { p.r2.Close(); return address("n2") },
+		"a disk that was replaced": func(*linked) raft.ServerAddress { return "n2-00000000000000bb" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := link(t)
+				to := do(p)
+				begun := time.Now()
+				for range 2 {
+					if err := heartbeat(p.r1, to, 1); !errors.Is(err, transport.ErrUnreachable) {
+						t.Errorf("got %v", err)
+					}
+				}
+				if _, err := install(p.r1, to, 1, strings.NewReader("x")); !errors.Is(err, transport.ErrUnreachable) {
+					t.Errorf("a snapshot: %v", err)
+				}
+				select {
+				case rpc := <-p.r2.Consumer():
+					t.Errorf("delivered: %+v", rpc.Command)
+				default:
+				}
+				if d := time.Since(begun); d != 0 {
+					t.Errorf("took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// A disk that was replaced must never get what was meant for the one before.
+func TestARequestIsForOneServerIDOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		answer(t, p.r2, success)
+		if err := heartbeat(p.r1, "n2-00000000000000bb", 1); !errors.Is(err, transport.ErrUnreachable) {
+			t.Errorf("the id before: %v", err)
+		}
+		if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+			t.Errorf("the present one: %v", err)
+		}
+		if s := state(t, p.l2, "n1"); s.Stray != 1 {
+			t.Errorf("counted %d", s.Stray)
+		}
+	})
+}
+
+// A node can speak for its own replicas only, in every field that Raft might read.
+func TestAReplicaOfAnotherNodeIsNotBelieved(t *testing.T) {
+	own, others := []byte(server("n1")), []byte(server("n3"))
+	for name, m := range map[string]raft.AppendEntriesRequest{
+		"id and address":     {RPCHeader: raft.RPCHeader{ID: others, Addr: others}},
+		"address":            {RPCHeader: raft.RPCHeader{ID: own, Addr: others}},
+		"id":                 {RPCHeader: raft.RPCHeader{ID: others, Addr: own}},
+		"the older leader":   {RPCHeader: raft.RPCHeader{ID: own, Addr: own}, Leader: others},
+		"nobody":             {},
+		"a node but no disk": {RPCHeader: raft.RPCHeader{ID: []byte("n1"), Addr: []byte("n1")}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := link(t)
+			answer(t, p.r2, func(raft.RPC) (any, error) {
+				t.Errorf("%s: delivered", name)
+				return nil, nil
+			})
+			err := p.r1.AppendEntries(server("n2"), address("n2"), &m, new(raft.AppendEntriesResponse))
+			if !errors.Is(err, transport.ErrImpostor) {
+				t.Errorf("%s: %v", name, err)
+			}
+			leader := m.Leader //nolint:staticcheck // deprecated, and still read by the library
+			vote := raft.RequestVoteRequest{RPCHeader: m.RPCHeader}
+			vote.Candidate = leader //nolint:staticcheck // as Leader above
+			if err := p.r1.RequestVote(server("n2"), address("n2"), &vote, new(raft.RequestVoteResponse)); !errors.Is(err, transport.ErrImpostor) {
+				t.Errorf("%s, vote: %v", name, err)
+			}
+			shot := raft.InstallSnapshotRequest{RPCHeader: m.RPCHeader, Leader: leader, Size: 1}
+			if err := p.r1.InstallSnapshot(server("n2"), address("n2"), &shot, new(raft.InstallSnapshotResponse), strings.NewReader("x")); !errors.Is(err, transport.ErrImpostor) {
+				t.Errorf("%s, snapshot: %v", name, err)
+			}
+			if s := state(t, p.l2, "n1"); s.Impostor != 3 {
+				t.Errorf("%s: counted %d", name, s.Impostor)
+			}
+		})
+	}
+}
+
+// An answer must be of the replica that was asked: only that one's follows count.
+func TestAnAnswerOfAnotherReplicaIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		answer(t, p.r2, func(raft.RPC) (any, error) {
+			return &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ID: []byte(server("n3"))}, Term: 1, Success: true}, nil
+		})
+		p.r1.OnAck(transport.Acks{
+			Now: func() int64 { return 0 }, MaxAge: 1,
+			Acked: func(raft.ServerID, uint64, int64) { t.Error("counted") },
+		})
+		if err := heartbeat(p.r1, address("n2"), 1); err == nil {
+			t.Error("accepted")
+		}
+	})
+}
+
+func TestACutLinkFailsWhatIsInFlightAtOnceAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		other1, other2 := replica(t, p.l1, "n1", 2), replica(t, p.l2, "n2", 2)
+		var calls sync.WaitGroup
+		begun := time.Now()
+		for _, r := range []*transport.Remote{p.r1, p.r1, other1} {
+			calls.Go(func() {
+				if err := heartbeat(r, address("n2"), 1); !errors.Is(err, transport.ErrUnreachable) || time.Since(begun) != time.Second {
+					t.Errorf("%v after %v", err, time.Since(begun))
+				}
+			})
+		}
+		time.Sleep(time.Second) // of the bubble
+		p.net.cut("n2")
+		calls.Wait()
+		answer(t, p.r2, success)
+		answer(t, other2, success)
+		for _, r := range []*transport.Remote{p.r1, other1} {
+			if err := heartbeat(r, address("n2"), 1); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		}
+		if s := state(t, p.l1, "n2"); !s.Connected || s.Connects != 2 || s.LastError == nil || s.Since != time.Since(begun)-time.Second {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A link on which nothing comes is found even if nobody sends anything.
+func TestAHalfOpenLinkIsFound(t *testing.T) {
+	for _, way := range []struct{ name, from, to string }{{"requests are lost", "n1", "n2"}, {"answers are lost", "n2", "n1"}} {
+		t.Run(way.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := link(t)
+				answer(t, p.r2, success)
+				if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour / 10) // of the bubble; an idle link stays
+				if s := state(t, p.l1, "n2"); !s.Connected || s.Connects != 1 {
+					t.Fatalf("%+v", s)
+				}
+				p.net.mute(way.from, way.to)
+				p.net.refuse("n2", true)
+				time.Sleep(5*time.Second + time.Millisecond)
+				if s := state(t, p.l1, "n2"); s.Connected {
+					t.Errorf("the dialling end: %+v", s)
+				}
+				if s := state(t, p.l2, "n1"); s.Accepted {
+					t.Errorf("the accepting end: %+v", s)
+				}
+				p.net.heal()
+				time.Sleep(time.Second)
+				if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// One group's main loop is stuck, and its peer goes on sending: the other group doesn't notice.
+func TestAStuckGroupHoldsUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		other1, other2 := replica(t, p.l1, "n1", 2), replica(t, p.l2, "n2", 2)
+		answer(t, other2, success)
+		var floods sync.WaitGroup
+		var busy atomic.Int64
+		entries := []*raft.Log{{Data: make([]byte, 1<<20)}}
+		for range 70 {
+			floods.Go(func() {
+				req := &raft.AppendEntriesRequest{RPCHeader: from(p.r1), Entries: entries}
+				err := p.r1.AppendEntries(server("n2"), address("n2"), req, new(raft.AppendEntriesResponse))
+				if errors.Is(err, transport.ErrBusy) {
+					busy.Add(1)
+				} else if !errors.Is(err, transport.ErrDeadline) {
+					t.Errorf("flood: %v", err)
+				}
+			})
+		}
+		for range 100 {
+			begun := time.Now()
+			if err := heartbeat(other1, address("n2"), 1); err != nil || time.Since(begun) != 0 {
+				t.Fatalf("%v after %v", err, time.Since(begun))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		floods.Wait()
+		here, there := state(t, p.l1, "n2"), state(t, p.l2, "n1")
+		if busy.Load() == 0 || uint64(busy.Load()) != here.Busy+there.Busy || here.Queued != 0 {
+			t.Errorf("busy %d\n%+v\n%+v", busy.Load(), here, there)
+		}
+		// What was left on the desk is not delivered when the loop runs again.
+		synctest.Wait()
+		select {
+		case <-p.r2.Consumer():
+			t.Error("delivered after its deadline")
+		default:
+		}
+	})
+}
+
+// Requests wait behind one that takes the main loop long. When their turn comes, those that nobody
+// waits for any more are passed over, though the loop would take them.
+func TestARequestThatWaitedTooLongIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		var delivered []string
+		answer(t, p.r2, func(rpc raft.RPC) (any, error) {
+			if len(rpc.Command.(*raft.AppendEntriesRequest).Entries) > 0 {
+				time.Sleep(4 * time.Second)
+				delivered = append(delivered, "entries")
+			} else {
+				delivered = append(delivered, "heartbeat")
+			}
+			return success(rpc)
+		})
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			req := &raft.AppendEntriesRequest{RPCHeader: from(p.r1), Entries: []*raft.Log{{}}}
+			if err := p.r1.AppendEntries(server("n2"), address("n2"), req, new(raft.AppendEntriesResponse)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 30 {
+			calls.Go(func() {
+				if err := heartbeat(p.r1, address("n2"), 1); !errors.Is(err, transport.ErrDeadline) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		calls.Wait()
+		synctest.Wait()
+		if len(delivered) != 1 {
+			t.Errorf("delivered %v", delivered)
+		}
+	})
+}
+
+func TestARequestThatIsTooLargeIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t, func(o *transport.LinkOptions) { o.MaxMessage = 1 << 20 })
+		answer(t, p.r2, success)
+		send := func(size int) error {
+			req := &raft.AppendEntriesRequest{RPCHeader: from(p.r1), Term: 1, Entries: []*raft.Log{{Data: make([]byte, size)}}}
+			return p.r1.AppendEntries(server("n2"), address("n2"), req, new(raft.AppendEntriesResponse))
+		}
+		if err := send(1<<20 - 300); err != nil {
+			t.Errorf("one that fits: %v", err)
+		}
+		if err := send(1 << 20); !errors.Is(err, transport.ErrTooLarge) {
+			t.Errorf("got %v", err)
+		}
+		if s := state(t, p.l1, "n2"); s.Connects != 1 {
+			t.Errorf("the link was cut: %+v", s)
+		}
+	})
+}
+
+// A deadline of a request with entries grows with them.
+func TestLargeRequestsHaveMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		for size, want := range map[int]time.Duration{1: 5 * time.Second, 3 << 20: 8 * time.Second} {
+			begun := time.Now()
+			req := &raft.AppendEntriesRequest{RPCHeader: from(p.r1), Term: 1, Entries: []*raft.Log{{Data: make([]byte, size)}}}
+			err := p.r1.AppendEntries(server("n2"), address("n2"), req, new(raft.AppendEntriesResponse))
+			if !errors.Is(err, transport.ErrDeadline) || time.Since(begun) != want {
+				t.Errorf("%d bytes: %v after %v", size, err, time.Since(begun))
+			}
+		}
+	})
+}
+
+func TestAPeerThatIsAwayIsTriedEverLessOftenAndFoundSoon(t *testing.T) {
+	for name, away := range map[string]func(p *linked){
+		"it refuses":                  func(p *linked) { p.net.refuse("n2", true) },
+		"it accepts and hangs up":     func(p *linked) { p.l2.Close(); go hangUp(p.net.listen("n2")) },
+		"it accepts and says nothing": func(p *linked) { p.l2.Close(); go sayNothing(p.net.listen("n2")) },
+		"it takes no connection":      func(p *linked) { p.l2.Close(); p.net.listen("n2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := link(t)
+				away(p)
+				for range 600 { // a minute of an eager leader
+					_ = heartbeat(p.r1, address("n2"), 1)
+					time.Sleep(100 * time.Millisecond)
+				}
+				if n := p.net.dialled("n2"); n < 8 || n > 130 { // from half a second on, between
+					t.Errorf("dialled %d times in a minute", n)
+				}
+				begun := time.Now()
+				p.net.heal()
+				again := p.net.node(t, "n2")
+				r2 := replica(t, again, "n2", 1)
+				p.r2.Close()
+				answer(t, r2, success)
+				for heartbeat(p.r1, address("n2"), 1) != nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if d := time.Since(begun); d > 6100*time.Millisecond { // a hello in vain and a wait
+					t.Errorf("found after %v", d)
+				}
+			})
+		})
+	}
+}
+
+// hangUp accepts connections and closes them after the hello.
+func hangUp(l *memListener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = transport.Welcome(c, cluster, "n2")
+		c.Close()
+	}
+}
+
+// sayNothing accepts connections and keeps them.
+func sayNothing(l *memListener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+	}
+}
+
+// A replica that closes and opens again is served over the link that is there.
+func TestAReplicaOpensAgainOnTheSameLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		r2 := p.r2
+		for range 3 {
+			answer(t, r2, success)
+			if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+				t.Error(err)
+			}
+			r2.Close()
+			if err := heartbeat(p.r1, address("n2"), 1); !errors.Is(err, transport.ErrUnreachable) {
+				t.Errorf("closed: %v", err)
+			}
+			r2 = replica(t, p.l2, "n2", 1)
+		}
+		if s := state(t, p.l1, "n2"); s.Connects != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A peer that dials anew has given up the connection before, whether or not this end knows yet.
+func TestTheNewestConnectionOfAPeerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		older, newer := p.knock(t, "n9"), p.knock(t, "n9")
+		for _, c := range []net.Conn{older, newer} {
+			if err := transport.SayHello(c, transport.ForRequests, cluster, "n9", "n2"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if !closedWithin(older, 0) {
+			t.Error("the older one is still open")
+		}
+		if _, err := newer.Write(transport.Frame(transport.KindPing, 0, 0, 0, 0)); err != nil {
+			t.Error(err)
+		}
+		if kind, _, _, err := transport.ReadFrame(newer); err != nil || kind != transport.KindPong {
+			t.Errorf("the newer one: %d, %v", kind, err)
+		}
+	})
+}
+
+func TestALinkThatNobodyUsesClosesAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		answer(t, p.r2, success)
+		for range 2 {
+			if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(10*time.Minute - 2*time.Second)
+			if s := state(t, p.l1, "n2"); !s.Connected {
+				t.Errorf("too early: %+v", s)
+			}
+			time.Sleep(4 * time.Second)
+			if s := state(t, p.l1, "n2"); s.Connected {
+				t.Errorf("still there: %+v", s)
+			}
+		}
+		if n := p.net.dialled("n2"); n != 2 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// Both nodes dial at once, and each keeps its own link: none has to give way.
+func TestBothNodesDialAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t)
+		answer(t, p.r1, success)
+		answer(t, p.r2, success)
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() {
+				if err := heartbeat(p.r1, address("n2"), 1); err != nil {
+					t.Error(err)
+				}
+			})
+			calls.Go(func() {
+				if err := heartbeat(p.r2, address("n1"), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		time.Sleep(time.Minute + 500*time.Millisecond) // between two pings
+		a, b := state(t, p.l1, "n2"), state(t, p.l2, "n1")
+		if a.Connects != 1 || b.Connects != 1 || !a.Accepted || !b.Accepted || a.Sent == 0 || a.Sent != b.Received {
+			t.Errorf("%+v\n%+v", a, b)
+		}
+	})
+}
+
+// Close ends callers, links, handshakes and dials, and returns when all goroutines have ended: the
+// bubble would not end with one left.
+func TestCloseDuringEverything(t *testing.T) {
+	for seed := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			p := link(t)
+			slow := p.net.listen("n3") // takes no connection at all
+			p.net.listen("n4")         // takes none either, but n1 is cut off from it
+			half, err := p.net.dialFrom("n5")(context.Background(), "n1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer half.Close() // never says hello
+			defer slow.Close()
+			answer(t, p.r2, follow)
+			stop := make(chan struct{})
+			var calls sync.WaitGroup
+			for i := range 20 {
+				to := address([]string{"n2", "n3", "n4"}[i%3])
+				calls.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						_ = heartbeat(p.r1, to, 1)
+						_, _ = install(p.r1, to, 1<<20, &endless{})
+						time.Sleep(time.Duration(i+1) * time.Millisecond)
+					}
+				})
+			}
+			time.Sleep(time.Duration(seed) * 3 * time.Millisecond)
+			begun := time.Now()
+			switch seed % 3 {
+			case 0:
+				p.l1.Close()
+			case 1:
+				p.r1.Close()
+			case 2:
+				p.net.cut("n1")
+				p.l2.Close()
+				p.l1.Close()
+			}
+			if d := time.Since(begun); d != 0 {
+				t.Errorf("took %v", d)
+			}
+			close(stop)
+			calls.Wait()
+			if d := time.Since(begun); d > 20*time.Millisecond {
+				t.Errorf("callers ended after %v", d)
+			}
+		})
+	}
+}
