@@ -164,10 +164,32 @@ func clientConfig(config *tls.Config, node string) (*tls.Config, error) {
 }
 
 func serverConfig(config *tls.Config) (*tls.Config, error) {
-	if config == nil || config.ClientAuth != tls.RequireAndVerifyClientCert || config.GetConfigForClient != nil {
-		return nil, errors.New("TLS settings don't verify the client")
+	if !verifiesClients(config) {
+		return nil, errUnverified
+	}
+	config = strict(config)
+	if choose := config.GetConfigForClient; choose != nil {
+		config.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) { return chosen(choose(h)) }
+	}
+	return config, nil
+}
+
+// chosen judges settings that were made for one connection, as those of certificates that rotate are: it is
+// these that count, and nothing else would look at them. They choose no others again.
+func chosen(config *tls.Config, err error) (*tls.Config, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case !verifiesClients(config) || config.GetConfigForClient != nil:
+		return nil, errUnverified
 	}
 	return strict(config), nil
+}
+
+var errUnverified = errors.New("TLS settings don't verify the client")
+
+func verifiesClients(config *tls.Config) bool {
+	return config != nil && config.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 func strict(config *tls.Config) *tls.Config {

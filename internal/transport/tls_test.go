@@ -73,6 +73,18 @@ func TestOnlyTheRightCertificateWillDo(t *testing.T) {
 			config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil }
 			o.Server, o.Client = always(config), always(nil)
 		}},
+		{"chosen settings that don't verify", func(t *testing.T, a *authority, o *transport.LinkOptions) {
+			config := o.Server().Clone()
+			lax := &tls.Config{Certificates: config.Certificates, ClientAuth: tls.RequireAnyClientCert}
+			config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return lax, nil }
+			o.Server, o.Client = always(config), always(nil)
+		}},
+		{"chosen settings that choose others", func(t *testing.T, a *authority, o *transport.LinkOptions) {
+			config, between := o.Server().Clone(), o.Server().Clone()
+			between.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.Server(), nil }
+			config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return between, nil }
+			o.Server, o.Client = always(config), always(nil)
+		}},
 		{"an old version of TLS", func(t *testing.T, a *authority, o *transport.LinkOptions) {
 			server, client := o.Server().Clone(), o.Client().Clone()
 			server.MaxVersion, client.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
