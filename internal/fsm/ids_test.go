@@ -3,6 +3,8 @@ package fsm_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/quorate/quorate/internal/fsm"
@@ -60,6 +62,35 @@ func TestDED01KnownIDReplaysItsAllow(t *testing.T) {
 	}
 	if n := r.used(c); n != 1 {
 		t.Errorf("%d units used, want 1", n)
+	}
+}
+
+// Of a batch of many checks, with one charge or several, every one is recorded under its own id and charged
+// to its own keys, whatever order they are asked again in.
+func TestEveryCheckOfABatchKeepsItsIDAndItsKeys(t *testing.T) {
+	r := start(t, settings(), perUser(rolling(1, minute)))
+	user := func(i int) keyspace.Descriptor { return desc(fmt.Sprintf("user=u%d", i)) }
+	var checks []*fsm.Check
+	for i := range 200 {
+		on := []keyspace.Descriptor{user(2 * i)}
+		if i%3 == 0 {
+			on = append(on, user(2*i+1))
+		}
+		checks = append(checks, r.check(1, on...))
+	}
+	r.decide(checks...)
+	slices.Reverse(checks)
+	for i, a := range r.decide(checks...) {
+		if a.Verdict != fsm.VerdictAllow || !a.Replayed {
+			t.Fatalf("check %d asked again: %+v", i, a)
+		}
+	}
+	for i, c := range checks {
+		for _, ch := range c.Charges {
+			if use := r.m.Inspect(nil, &ch, r.m.Now()); use[0].Used != 1 {
+				t.Fatalf("a key of check %d has used %d, want 1", i, use[0].Used)
+			}
+		}
 	}
 }
 
