@@ -15,11 +15,9 @@ const compactAgain = 10 * time.Second
 // that are behind: shipping them entries costs less than shipping the state. The library counts entries
 // instead, which may be a kilobyte or a gigabyte.
 func (g *Group) compact() {
-	now := g.source.Monotonic()
-	if g.stores.LogBytes() <= g.cfg.LogBytes || g.compactDue > now || g.compacting.Swap(true) {
+	if g.stores.LogBytes() <= g.cfg.LogBytes || g.compactDue.Load() > g.source.Monotonic() || g.compacting.Swap(true) {
 		return
 	}
-	g.compactDue = now + int64(compactAgain)
 	g.futures.begin()
 	go func() {
 		defer g.futures.end()
@@ -27,6 +25,9 @@ func (g *Group) compact() {
 		err := g.snapshot(g.stores.weights.within(g.cfg.LogBytes / 2))
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
 			g.log.Warn("compact the log", "error", err)
+		}
+		if g.stores.LogBytes() > g.cfg.LogBytes {
+			g.compactDue.Store(g.source.Monotonic() + int64(compactAgain))
 		}
 	}()
 }

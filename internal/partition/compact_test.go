@@ -29,7 +29,7 @@ func TestTheLogIsCompactedByBytes(t *testing.T) {
 						s.wait()
 					}
 				}
-				pass(2 * compactPause)
+				pass(time.Second) // none waits, as each gains
 				for _, r := range cl.replicas {
 					first, err := r.stores.Log.FirstIndex()
 					if err != nil || first <= 1 || r.stores.LogBytes() > bound {
@@ -54,9 +54,6 @@ func TestTheLogIsCompactedByBytes(t *testing.T) {
 		})
 	}
 }
-
-// compactPause is longer than replicas wait between two compactions.
-const compactPause = 11 * time.Second
 
 // What the log weighs is known after anything that can happen to it, and read back alike at a start.
 func TestTheWeightOfALogIsThatOfItsEntries(t *testing.T) {

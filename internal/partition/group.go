@@ -117,8 +117,9 @@ type Group struct {
 	checkpointed atomic.Int64
 	firstDue     int64 // run's own: when to try a first entry again
 	formationDue int64 // and settings
-	compactDue   int64 // and when to compact at the earliest
-	compacting   atomic.Bool
+
+	compacting atomic.Bool
+	compactDue atomic.Int64 // monotonic; not before, after one that gained too little
 
 	mu       sync.Mutex
 	seq      uint64
