@@ -36,7 +36,7 @@ func (l *limitFlags) register(c *cobra.Command) {
 	flags.StringVar(&l.policy, "policy", "", "policy file; every field is taken, Shadow policies are reported as they would decide")
 	flags.StringVar(&l.against, "against", "", "another policy file to compare with")
 	flags.StringVar(&l.domain, "domain", "", "domain of the requests (default: the policy file's only one)")
-	flags.Uint64Var(&l.limit, "limit", 0, "how much a key may use within a window")
+	flags.Uint64Var(&l.limit, "limit", 0, "how much a key may use within a window; of a rolling one above 100,000 what happens close together may count as one event, as of the later time")
 	flags.StringVar(&l.window, "window", "", "length of the window, as 60s or 1h30m")
 	flags.StringVar(&l.rate, "rate", "", "tokens a second that a bucket is refilled with, as 2 or 0.5")
 	flags.Uint64Var(&l.burst, "burst", 0, "capacity of the bucket")
@@ -275,7 +275,7 @@ var byteUnits = []struct {
 // Set implements pflag.Value.
 func (b *byteSize) Set(text string) error {
 	for _, unit := range byteUnits {
-		digits, ok := strings.CutSuffix(text, unit.suffix)
+		digits, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit.suffix))
 		if !ok {
 			continue
 		}

@@ -102,7 +102,12 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 	debug.SetGCPercent(50)
 	warnings := &warnings{out: errs, names: names(sources)}
 	progress, moved := newProgress(errs, sources)
-	cfg.Moved = moved
+	cfg.Read, cfg.Sorted = moved, progress.Decide
+	cfg.Lacks = func(input int, columns []string) {
+		progress.Clear()
+		fmt.Fprintf(errs, "warning: %s has no column %s, which the policies look at: it is absent in every row\n",
+			warnings.names[input], strings.Join(columns, ", "))
+	}
 	cfg.Fault = func(input int, fault accesslog.Fault) {
 		if warnings.wanted(fault) {
 			progress.Clear()
@@ -161,6 +166,9 @@ func (f *replayFlags) config() (replay.Config, error) {
 		return cfg, fmt.Errorf("--top %d: want 0 to 10000", f.top)
 	case f.memory < 16e6:
 		return cfg, fmt.Errorf("--memory %s: want at least 16MB", &f.memory)
+	}
+	if info, err := os.Stat(f.tempDir); f.tempDir != "" && (err != nil || !info.IsDir()) {
+		return cfg, fmt.Errorf("--temp-dir %s: want a folder that is there", f.tempDir)
 	}
 	zone, err := parseZone(f.timeZone)
 	if err != nil {

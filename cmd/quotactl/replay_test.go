@@ -151,33 +151,34 @@ func TestReplayRefusesWrongUsage(t *testing.T) {
 		"":                       "say what to replay",
 		"--limit 3 --key ip":     "--limit and --window go together",
 		"--limit 3 --window 60s": "either --key or --key-column",
-		"--limit 3 --window 60s --key ip --key-column k":            "either --key or --key-column",
-		"--limit 3 --window 60 --key ip":                            "--window",
-		"--limit 3 --window 60s --rate 2 --burst 2 --key ip":        "exclude each other",
-		"--rate 2 --key ip":                                         "--rate and --burst go together",
-		"--rate x --burst 2 --key ip":                               "--rate",
-		"--rate 0 --burst 2 --key ip":                               "--rate",
-		"--rate 2 --burst 2 --key ip --algorithm fixed":             "a bucket's",
-		"--limit 3 --window 60s --key ip --algorithm leaky":         "want rolling, fixed, counter or bucket",
-		"--limit 3 --window 60s --key ip,,host":                     "a name is empty",
-		"--limit 3 --window 60s --key ip,ip":                        "make no policy",
-		"--policy " + good + " --limit 3":                           "exclude each other",
-		"--against " + good + " --limit 3 --window 60s --key ip":    "need --policy",
-		"--policy " + good + " --domain other":                      "has no policy for it",
-		"--policy " + good + " --against " + two:                    "has no policy for the domain",
-		"--policy " + two:                                           "--domain: a, b",
-		"--limit 3 --window 60s --key ip -o yaml":                   "want text or json",
-		"--limit 3 --window 60s --key ip --memory 3":                "at least 16MB",
-		"--limit 3 --window 60s --key ip --memory much":             "want a size",
-		"--limit 3 --window 60s --key ip --time-zone Nowhere/Nohow": "--time-zone",
-		"--limit 3 --window 60s --key ip --time-zone Local":         "--time-zone",
-		"--limit 3 --window 60s --key ip --time-unit h":             "--time-unit",
-		"--limit 3 --window 60s --key ip --format apache":           "--format",
-		"--limit 3 --window 60s --key ip --ipv6-prefix 0":           "--ipv6-prefix",
-		"--limit 3 --window 60s --key ip --trusted-hops -1":         "--trusted-hops",
-		"--limit 3 --window 60s --key ip --top -1":                  "--top",
-		"--limit 3 --window 60s --key ip - -":                       "named twice",
-		"--limit 3 --window 60s --key ip --decisions - --no-such":   "unknown flag",
+		"--limit 3 --window 60s --key ip --key-column k":             "either --key or --key-column",
+		"--limit 3 --window 60 --key ip":                             "--window",
+		"--limit 3 --window 60s --rate 2 --burst 2 --key ip":         "exclude each other",
+		"--rate 2 --key ip":                                          "--rate and --burst go together",
+		"--rate x --burst 2 --key ip":                                "--rate",
+		"--rate 0 --burst 2 --key ip":                                "--rate",
+		"--rate 2 --burst 2 --key ip --algorithm fixed":              "a bucket's",
+		"--limit 3 --window 60s --key ip --algorithm leaky":          "want rolling, fixed, counter or bucket",
+		"--limit 3 --window 60s --key ip,,host":                      "a name is empty",
+		"--limit 3 --window 60s --key ip,ip":                         "make no policy",
+		"--policy " + good + " --limit 3":                            "exclude each other",
+		"--against " + good + " --limit 3 --window 60s --key ip":     "need --policy",
+		"--policy " + good + " --domain other":                       "has no policy for it",
+		"--policy " + good + " --against " + two:                     "has no policy for the domain",
+		"--policy " + two:                                            "--domain: a, b",
+		"--limit 3 --window 60s --key ip -o yaml":                    "want text or json",
+		"--limit 3 --window 60s --key ip --memory 3":                 "at least 16MB",
+		"--limit 3 --window 60s --key ip --memory much":              "want a size",
+		"--limit 3 --window 60s --key ip --temp-dir /no/such/folder": "--temp-dir",
+		"--limit 3 --window 60s --key ip --time-zone Nowhere/Nohow":  "--time-zone",
+		"--limit 3 --window 60s --key ip --time-zone Local":          "--time-zone",
+		"--limit 3 --window 60s --key ip --time-unit h":              "--time-unit",
+		"--limit 3 --window 60s --key ip --format apache":            "--format",
+		"--limit 3 --window 60s --key ip --ipv6-prefix 0":            "--ipv6-prefix",
+		"--limit 3 --window 60s --key ip --trusted-hops -1":          "--trusted-hops",
+		"--limit 3 --window 60s --key ip --top -1":                   "--top",
+		"--limit 3 --window 60s --key ip - -":                        "named twice",
+		"--limit 3 --window 60s --key ip --decisions - --no-such":    "unknown flag",
 	} {
 		r := runWith(fiveRows, append([]string{"replay"}, strings.Fields(args)...)...)
 		if r.status != exitUsage || !strings.Contains(r.errs, want) || r.out != "" {
@@ -278,7 +279,7 @@ func TestParseRateIsExact(t *testing.T) {
 }
 
 func TestByteSizesAreReadAsPeopleWriteThem(t *testing.T) {
-	for text, want := range map[string]byteSize{"300MB": 300e6, "1GiB": 1 << 30, "64 MiB": 64 << 20, "17": 17, "5KB": 5000, "8B": 8} {
+	for text, want := range map[string]byteSize{"300MB": 300e6, "1GiB": 1 << 30, "64 MiB": 64 << 20, "17": 17, "5KB": 5000, "8B": 8, "300mb": 300e6} {
 		var b byteSize
 		if err := b.Set(text); err != nil || b != want {
 			t.Errorf("%s: %d, %v", text, b, err)
@@ -408,4 +409,22 @@ func TestReplayIsInterruptedWhileItWaits(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out.String(), errs.String())
 	}
 	_ = writer.Close()
+}
+
+// A policy whose column no row has never matches: that is said, once an input, and not only shown as a
+// hundred percent blocked.
+func TestAColumnThatPoliciesLookAtAndAnInputLacksIsToldOf(t *testing.T) {
+	policy := writeFile(t, "p.yaml", "policies:\n- name: p\n  key: [tenant]\n  limits:\n  - {name: l, rollingWindow: {limit: 1, window: 1s}}\n")
+	for name, log := range map[string]string{
+		"csv":      fiveRows,
+		"combined": `192.0.2.1 - - [07/Dec/2016:10:05:06 +0000] "GET / HTTP/1.1" 200 1 "-" "agent"` + "\n",
+	} {
+		r := runWith("", "replay", "--policy", policy, writeFile(t, "log", log))
+		if want := "has no column tenant, which the policies look at"; r.status != exitOK || strings.Count(r.errs, want) != 1 {
+			t.Errorf("%s: status %d, %s", name, r.status, r.errs)
+		}
+	}
+	if r := runWith("", append([]string{"replay", writeFile(t, "log", fiveRows)}, ofFive...)...); r.errs != "" {
+		t.Errorf("nothing is lacking: %s", r.errs)
+	}
 }

@@ -3,10 +3,9 @@ package replay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 
-	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/replay/accesslog"
@@ -32,8 +31,12 @@ type Config struct {
 	TempDir string
 	// Top is how many of the most denied keys are reported.
 	Top int
-	// Moved hears now and then how many lines have been read.
-	Moved func(lines int64)
+	// Read hears now and then how many lines have been read, and Sorted how many of the rows that were put
+	// in order have been decided; nil: nobody.
+	Read   func(lines int64)
+	Sorted func(decided, rows int64)
+	// Lacks hears of the columns that an input doesn't have and the policies look at; nil: nobody.
+	Lacks func(input int, columns []string)
 	// Fault hears of every line that is bad, Decided of every decision; nil: nobody.
 	Fault   func(input int, f accesslog.Fault)
 	Decided func(*Decision) error
@@ -77,6 +80,9 @@ type run struct {
 	counts   accesslog.Counts
 	bad      map[string]int64
 	reported place // the last line whose fault has been told
+	opened   int   // inputs of which it has been told what they lack
+	rows     int64 // that were put in order; 0 while they are decided as they are read
+	decided  int64 // of these
 	buffer   []byte
 	row      row
 	verdict  verdict
@@ -115,9 +121,6 @@ func newRun(cfg Config, sources []Source) (*run, error) {
 			return nil, err
 		}
 		r.tally.compare()
-	}
-	if len(names) > keyspace.MaxEntries {
-		return nil, fmt.Errorf("the policies look at %d entries, a descriptor has at most %d", len(names), keyspace.MaxEntries)
 	}
 	r.shape = newRowShape(names, required, &cfg)
 	r.cfg.Log.Columns, r.cfg.Log.Optional = r.shape.columns, r.shape.optional()
@@ -158,16 +161,24 @@ func (r *run) feed(ctx context.Context, sorter *order.Sorter) (failed, err error
 		}
 		return failed, err
 	case errors.Is(err, errUnsorted):
+		if err := sorter.Close(); err != nil {
+			return nil, err
+		}
 		fresh := order.New(order.Options{Memory: r.cfg.Memory, Dir: r.cfg.TempDir})
 		defer func() { _ = fresh.Close() }()
 		if failed, err = r.read(ctx, fresh.Add); err != nil {
 			return nil, err
 		}
-		return failed, fresh.Each(ctx, r.decide)
+		return failed, r.decideAll(ctx, fresh)
 	case err != nil:
 		return nil, err
 	}
-	return failed, sorter.Each(ctx, r.decide)
+	return failed, r.decideAll(ctx, sorter)
+}
+
+func (r *run) decideAll(ctx context.Context, sorter *order.Sorter) error {
+	r.rows = sorter.Rows()
+	return sorter.Each(ctx, r.decide)
 }
 
 func (r *run) again() bool {
@@ -207,6 +218,7 @@ func (r *run) readSource(ctx context.Context, i int, sink func(int64, []byte) er
 		return &InputError{name, err}, nil
 	}
 	r.inputs = append(r.inputs, Input{Name: name, Format: log.Format()})
+	r.lacks(i, log.Absent())
 	err = r.readRows(ctx, i, log, sink)
 	r.add(log.Counts())
 	if errors.Is(err, io.EOF) {
@@ -217,6 +229,15 @@ func (r *run) readSource(ctx context.Context, i int, sink func(int64, []byte) er
 		return &InputError{name, unreadable.error}, nil
 	}
 	return nil, err
+}
+
+// lacks tells what columns an input doesn't have, once. A forwarded list is looked for and not asked for.
+func (r *run) lacks(input int, columns []string) {
+	columns = slices.DeleteFunc(columns, func(name string) bool { return name == forwardedColumn })
+	if input >= r.opened && len(columns) > 0 && r.cfg.Lacks != nil {
+		r.cfg.Lacks(input, columns)
+	}
+	r.opened = max(r.opened, input+1)
 }
 
 // readError is an error of the reader, not of where its rows go.
@@ -230,8 +251,8 @@ func (r *run) readRows(ctx context.Context, i int, log *accesslog.Reader, sink f
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if r.cfg.Moved != nil {
-				r.cfg.Moved(r.counts.Lines + record.Line)
+			if r.cfg.Read != nil {
+				r.cfg.Read(r.counts.Lines + record.Line)
 			}
 		}
 		if err := log.Next(&record); errors.Is(err, io.EOF) {
@@ -278,6 +299,9 @@ var ErrChanged = errors.New("an input changed while it was read: copy it first, 
 func (r *run) decide(time int64, payload []byte) error {
 	if time < r.tally.to {
 		return ErrChanged
+	}
+	if r.decided++; r.rows > 0 && r.decided%1024 == 0 && r.cfg.Sorted != nil {
+		r.cfg.Sorted(r.decided, r.rows)
 	}
 	r.shape.read(&r.row, time, payload)
 	r.engine.decide(&r.verdict, time, r.row.entries, r.row.cost)

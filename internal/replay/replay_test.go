@@ -63,6 +63,8 @@ type outcome struct {
 	decisions []replay.Decision
 	faults    []accesslog.Fault
 	failed    error
+
+	read, sorted int64 // as the progress heard
 }
 
 func run(t *testing.T, cfg replay.Config, sources ...replay.Source) outcome {
@@ -77,6 +79,13 @@ func run(t *testing.T, cfg replay.Config, sources ...replay.Source) outcome {
 	cfg.Domain, cfg.TempDir = "d", t.TempDir()
 	if cfg.Top == 0 {
 		cfg.Top = 10
+	}
+	cfg.Read = func(lines int64) { o.read = max(o.read, lines) }
+	cfg.Sorted = func(decided, rows int64) {
+		if decided <= o.sorted || decided > rows {
+			t.Errorf("%d of %d rows decided after %d", decided, rows, o.sorted)
+		}
+		o.sorted = decided
 	}
 	cfg.Fault = func(_ int, f accesslog.Fault) { o.faults = append(o.faults, f) }
 	cfg.Decided = func(d *replay.Decision) error { o.decisions = append(o.decisions, *d); return nil }
@@ -359,6 +368,9 @@ func TestRowsAreDecidedInTheOrderOfTheirTimes(t *testing.T) {
 					if got := o.words(); got != want {
 						t.Fatalf("seed %d, ordered %v, %d bytes, again %v: decisions differ", seed, ordered, memory, source.Again)
 					}
+					if streamed := ordered && memory == 1<<20 && source.Again; streamed != (o.sorted == 0) || o.read < 29_000 {
+						t.Errorf("ordered %v, %d bytes, again %v: heard of %d lines read and %d rows decided", ordered, memory, source.Again, o.read, o.sorted)
+					}
 				}
 			}
 		}
@@ -540,5 +552,23 @@ func TestTheLastInstantIsABadRow(t *testing.T) {
 		if o := run(t, replay.Config{Set: set(p)}, text("log", log)); o.words() != "2+" || o.Bad != 1 {
 			t.Errorf("%s, %d bad", o.words(), o.Bad)
 		}
+	}
+}
+
+// Policies may look at more entries together than one descriptor could have: each looks at its own.
+func TestManyPoliciesMayLookAtManyColumns(t *testing.T) {
+	var policies []policy.Policy
+	header, row := "time,user", "0,u"
+	for i := range 40 {
+		p := rolling(1, 60*second, "user")
+		p.Name = fmt.Sprintf("p%d", i)
+		p.Match = []keyspace.Entry{{Name: fmt.Sprintf("c%d", i), Value: "x"}}
+		policies = append(policies, p)
+		header += fmt.Sprintf(",c%d", i)
+		row += map[bool]string{true: ",x", false: ","}[i == 39]
+	}
+	o := run(t, replay.Config{Set: set(policies...)}, text("log", header+"\n"+row+"\n"+row+"\n"))
+	if o.words() != "2+ 3-" || o.decisions[1].Policy != "default/p39" {
+		t.Errorf("%s, %+v", o.words(), o.decisions)
 	}
 }

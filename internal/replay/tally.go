@@ -221,7 +221,7 @@ func (r *run) summary() *Summary {
 		Requests: t.allowed + t.denied, Allowed: t.allowed, Denied: t.denied,
 		Unmatched: t.unmatched, ShadowDenied: t.onlyShadow,
 		From: t.from, To: t.to, Series: t.series,
-		Top: t.keys.offenders(), TopExact: !t.keys.lossy, Against: t.other,
+		Top: t.keys.offenders(), TopExact: !t.keys.lossy && !t.newly.lossy, Against: t.other,
 	}
 	for _, p := range t.policies {
 		if p.Requests > 0 || r.inDomain(p) {

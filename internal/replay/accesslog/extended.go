@@ -68,6 +68,8 @@ func (e *extended) setNames(fields []byte) (err error) {
 	return err
 }
 
+func (e *extended) places() []int { return e.wanted }
+
 func (e *extended) parse(line []byte, r *Reader) *Fault {
 	if line[0] == '#' {
 		if fields, ok := bytes.CutPrefix(line, []byte("#Fields:")); ok {

@@ -38,6 +38,8 @@ func newObjects(o *Options) (*objects, error) {
 	return p, nil
 }
 
+func (p *objects) places() []int { return nil }
+
 func (p *objects) parse(line []byte, r *Reader) *Fault {
 	line = bytes.TrimSpace(line)
 	if line[0] != '{' || !json.Valid(line) {

@@ -11,19 +11,23 @@ import (
 
 // Reader reads the records of one log. It is for one goroutine.
 type Reader struct {
-	lines  *lines
-	parser parser
-	format string
-	times  timeReader
-	record Record
-	counts Counts
-	fault  func(Fault)
+	lines   *lines
+	parser  parser
+	format  string
+	columns []string // that are wanted
+	times   timeReader
+	record  Record
+	counts  Counts
+	fault   func(Fault)
 }
 
 // parser reads one line into the reader's record. A line that is no record gives a Fault without its
 // line, or errHeader.
 type parser interface {
 	parse(line []byte, r *Reader) *Fault
+	// places are those of the wanted columns, -1 for one that isn't there; nil where each line may have
+	// others.
+	places() []int
 }
 
 // headerLine is what parse returns for a line that is a header or a comment.
@@ -36,7 +40,7 @@ func NewReader(in io.Reader, o Options, fault func(Fault)) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{lines: l, format: o.Format, times: timeReader{unit: o.Unit, zone: o.Zone}, fault: fault}
+	r := &Reader{lines: l, format: o.Format, columns: o.Columns, times: timeReader{unit: o.Unit, zone: o.Zone}, fault: fault}
 	r.record.Values = make([][]byte, len(o.Columns))
 	head, ended := r.peek()
 	if len(head) == 0 && ended { // nobody can tell what it would have been, and there is nothing to lack
@@ -74,6 +78,8 @@ const (
 // nothing is the parser of a log without a line.
 type nothing struct{}
 
+func (nothing) places() []int { return nil }
+
 func (nothing) parse(line []byte, _ *Reader) *Fault {
 	return fault("columns", "a line in a log that had none: %s", excerpt(line))
 }
@@ -103,6 +109,16 @@ func (r *Reader) peek() (head [][]byte, ended bool) {
 
 // Format is the log's format.
 func (r *Reader) Format() string { return r.format }
+
+// Absent names the wanted columns that the log doesn't have, as far as its header or its format tells.
+func (r *Reader) Absent() (columns []string) {
+	for i, at := range r.parser.places() {
+		if at < 0 {
+			columns = append(columns, r.columns[i])
+		}
+	}
+	return columns
+}
 
 // Counts are the lines read so far.
 func (r *Reader) Counts() Counts { return r.counts }

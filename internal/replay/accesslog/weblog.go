@@ -242,6 +242,8 @@ func newWeblog(format string, o *Options) (*weblog, error) {
 	return w, err
 }
 
+func (w *weblog) places() []int { return w.wanted }
+
 func (w *weblog) parse(line []byte, r *Reader) *Fault {
 	if hasLineEnd(line) {
 		return fault("columns", "a line break of another kind than the log's others: %s", excerpt(line))

@@ -89,13 +89,12 @@ func newView(s *replay.Summary, o HTMLOptions) *view {
 	if s.ShadowDenied > 0 {
 		v.Shadow = grouped(s.ShadowDenied) + " of them by Shadow policies alone: would block; live they pass."
 	}
-	several := len(s.Policies) > 1
-	v.Top = offenders("Most blocked", "Blocked", s.Top, several)
+	v.Top = offenders("Most blocked", "Blocked", s.Top, s)
 	v.ShadowPolicies = shadows(s.Policies)
 	v.Policies = policyRows(s.Policies)
 	if c := s.Against; c != nil {
 		v.Against = comparison(s, c)
-		v.NewlyDenied = offenders("Most newly blocked", "Newly blocked", c.Top, several)
+		v.NewlyDenied = offenders("Most newly blocked", "Newly blocked", c.Top, s)
 	}
 	for _, c := range s.BadBy {
 		v.BadBy = append(v.BadBy, fact{Label: visible(c.Name, false), Value: grouped(c.N)})
@@ -133,11 +132,11 @@ func comparison(s *replay.Summary, c *replay.Comparison) []fact {
 	}
 }
 
-func offenders(caption, denied string, top []replay.Offender, policies bool) *offenderTable {
+func offenders(caption, denied string, top []replay.Offender, s *replay.Summary) *offenderTable {
 	if len(top) == 0 {
 		return nil
 	}
-	t := &offenderTable{Caption: caption, Denied: denied, WithPolicy: policies}
+	t := &offenderTable{Caption: caption, Denied: denied, WithPolicy: len(s.Policies) > 1}
 	busiest := int64(0)
 	for i := range top {
 		busiest = max(busiest, top[i].Requests)
@@ -146,7 +145,7 @@ func offenders(caption, denied string, top []replay.Offender, policies bool) *of
 		o := &top[i]
 		t.Rows = append(t.Rows, offenderRow{
 			Key: shortened(visible(keyName(o.Key), false), longestKey, "…"), Policy: visible(o.Policy, false),
-			Denied: grouped(o.Denied), Requests: grouped(o.Requests), Share: share(o.Denied, o.Requests),
+			Denied: grouped(o.Denied), Requests: grouped(o.Requests), Share: shareOf(o, s),
 			Length: place(portion(o.Requests, busiest, whole)), DeniedLength: place(portion(o.Denied, busiest, whole)),
 		})
 	}

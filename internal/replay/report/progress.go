@@ -51,6 +51,18 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 // Update tells how many bytes and lines have been read in all. It draws at most ten times a second, and
 // ignores errors of the terminal: nobody would read of them.
 func (p *Progress) Update(read, lines int64) {
+	p.draw(func(elapsed int64) string { return p.reading(read, lines, elapsed) })
+}
+
+// Decide tells how many of the rows that were put in order have been decided; Update's reading is over
+// then. It draws like Update.
+func (p *Progress) Decide(decided, rows int64) {
+	p.draw(func(int64) string {
+		return p.bar(decided, rows, " "+grouped(decided)+" of "+grouped(rows)+" rows decided")
+	})
+}
+
+func (p *Progress) draw(line func(elapsed int64) string) {
 	if !p.o.Terminal {
 		return
 	}
@@ -61,7 +73,7 @@ func (p *Progress) Update(read, lines int64) {
 	p.drawn, p.shown = now, true
 	p.buffer.Reset()
 	p.buffer.WriteString("\r")
-	p.buffer.WriteString(p.bar(read, lines, now-p.start))
+	p.buffer.WriteString(line(now - p.start))
 	p.buffer.WriteString("\x1b[K")
 	_, _ = p.w.Write(p.buffer.Bytes())
 }
@@ -75,8 +87,8 @@ func (p *Progress) Clear() {
 	}
 }
 
-// bar is the line, in less than the terminal's width, for it must not wrap.
-func (p *Progress) bar(read, lines, elapsed int64) string {
+// reading is the line while logs are read.
+func (p *Progress) reading(read, lines, elapsed int64) string {
 	pace := count(lines, "line", "lines")
 	if rate := lines * 1000 / max(elapsed/int64(time.Millisecond), 1); rate > 0 {
 		pace += ", " + grouped(rate) + "/s"
@@ -85,8 +97,12 @@ func (p *Progress) bar(read, lines, elapsed int64) string {
 		return shortened(size(read)+" read, "+pace, p.o.Width-1, "")
 	}
 	read = min(read, p.o.Total) // a log that is still being written grows meanwhile
-	head := right(strconv.FormatInt(portion(read, p.o.Total, 100), 10), 3) + " % "
-	tail := " " + size(read) + " of " + size(p.o.Total) + ", " + pace
+	return p.bar(read, p.o.Total, " "+size(read)+" of "+size(p.o.Total)+", "+pace)
+}
+
+// bar is a line with a bar in it, in less than the terminal's width, for it must not wrap.
+func (p *Progress) bar(part, all int64, tail string) string {
+	head := right(strconv.FormatInt(portion(part, all, 100), 10), 3) + " % "
 	room := p.o.Width - 1 - len(head) - len(tail)
 	if room < 4 {
 		return shortened(head+tail[1:], p.o.Width-1, "")
@@ -95,7 +111,7 @@ func (p *Progress) bar(read, lines, elapsed int64) string {
 	if p.o.ASCII {
 		full, empty = "#", "."
 	}
-	done := int(portion(read, p.o.Total, int64(room)))
+	done := int(portion(part, all, int64(room)))
 	return head + strings.Repeat(full, done) + strings.Repeat(empty, room-done) + tail
 }
 

@@ -37,6 +37,20 @@ func TestProgressIsDrawnTenTimesASecondAtMost(t *testing.T) {
 	}
 }
 
+// TestProgressGoesOnWhileRowsAreDecided: reading is not all there is to wait for.
+func TestProgressGoesOnWhileRowsAreDecided(t *testing.T) {
+	var s screen
+	now := int64(0)
+	p := NewProgress(&s, ProgressOptions{Terminal: true, Total: 1000, Clock: func() int64 { return now }, Width: 60})
+	now = 10 * second
+	p.Update(1000, 50)
+	now = 20 * second
+	p.Decide(1_024, 4_096)
+	if want := " 25 % ██████░░░░░░░░░░░░░░░░░░░ 1,024 of 4,096 rows decided"; s.line != want {
+		t.Errorf("%q, want\n%q", s.line, want)
+	}
+}
+
 // TestProgressSaysHowFar: of a file its part; of a pipe, whose end nobody knows, how much.
 func TestProgressSaysHowFar(t *testing.T) {
 	for _, c := range []struct {

@@ -30,7 +30,7 @@ func Text(w io.Writer, s *replay.Summary, o TextOptions) error {
 	p.badLines(s)
 	p.policies(s)
 	p.against(s)
-	p.offenders("Most blocked", "BLOCKED", s.Top, len(s.Policies) > 1)
+	p.offenders("Most blocked", "BLOCKED", s.Top, s)
 	if !s.TopExact && s.Denied > 0 {
 		p.note("There were more keys than memory for them: these counts are lower bounds.")
 	}
@@ -183,14 +183,15 @@ func (p *page) against(s *replay.Summary) {
 	row("Newly allowed: only by this set", c.NewlyAllowed)
 	p.line()
 	p.table(&t)
-	p.offenders("Most newly blocked", "NEWLY BLOCKED", c.Top, len(s.Policies) > 1)
+	p.offenders("Most newly blocked", "NEWLY BLOCKED", c.Top, s)
 }
 
 // offenders writes the table of keys; denied heads its counts.
-func (p *page) offenders(title, denied string, top []replay.Offender, policies bool) {
+func (p *page) offenders(title, denied string, top []replay.Offender, s *replay.Summary) {
 	if len(top) == 0 {
 		return
 	}
+	policies := len(s.Policies) > 1
 	t := table{head: []string{"KEY", denied, "REQUESTS", "SHARE"}, texts: 1}
 	if policies {
 		t = table{head: []string{"KEY", "POLICY", denied, "REQUESTS", "SHARE"}, texts: 2}
@@ -201,10 +202,18 @@ func (p *page) offenders(title, denied string, top []replay.Offender, policies b
 		if policies {
 			cells = append(cells, p.shown(o.Policy))
 		}
-		t.row(append(cells, grouped(o.Denied), grouped(o.Requests), share(o.Denied, o.Requests))...)
+		t.row(append(cells, grouped(o.Denied), grouped(o.Requests), shareOf(o, s))...)
 	}
 	p.title(title)
 	p.table(&t)
+}
+
+// shareOf is how much of a key's requests was denied; of counts that are only lower bounds there is none.
+func shareOf(o *replay.Offender, s *replay.Summary) string {
+	if !s.TopExact {
+		return "-"
+	}
+	return share(o.Denied, o.Requests)
 }
 
 // table is rows of cells: first texts, to the left, then numbers, to the right.
