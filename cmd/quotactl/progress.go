@@ -54,6 +54,7 @@ type metered struct {
 	read *int64
 }
 
+// Read implements io.Reader.
 func (m *metered) Read(b []byte) (int, error) {
 	n, err := m.ReadCloser.Read(b)
 	*m.read += int64(n)

@@ -48,6 +48,7 @@ func raftLog(l *slog.Logger) hclog.Logger {
 
 type sink struct{ log *slog.Logger }
 
+// Accept implements hclog.SinkAdapter.
 func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	switch {
 	case level >= hclog.Error:

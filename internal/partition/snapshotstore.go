@@ -59,8 +59,10 @@ type snapshotSink struct {
 	done        bool
 }
 
+// ID implements raft.SnapshotSink.
 func (s *snapshotSink) ID() string { return s.sink.ID() }
 
+// Write implements raft.SnapshotSink.
 func (s *snapshotSink) Write(b []byte) (n int, err error) {
 	err = s.store.guard.do("write snapshot", nil, func() (err error) { n, err = s.sink.Write(b); return err })
 	return n, err

@@ -26,6 +26,7 @@ const (
 	Damaged
 )
 
+// String is the condition in a word.
 func (c Condition) String() string {
 	return [...]string{"missing", "blank", "fresh", "formed", "damaged"}[c]
 }

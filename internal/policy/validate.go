@@ -29,6 +29,7 @@ type Problem struct {
 	Message string
 }
 
+// String is the path, if any, and the message.
 func (p Problem) String() string {
 	if p.Path == "" {
 		return p.Message
@@ -39,6 +40,7 @@ func (p Problem) String() string {
 // Problems is everything that is wrong with a set, in the order of the set. As an error it has a line for each.
 type Problems []Problem
 
+// Error has a line for each problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {

@@ -215,7 +215,7 @@ func TestReplicasShareNoMemory(t *testing.T) {
 		}
 		entries := sent.Entries
 		sent.Term, sent.Entries[1] = 9, nil
-		copy(entries[0].Data, "XXX")
+		copy(entries[0].Data, "new")
 		copy(entries[0].Extensions, "X")
 		entries[2].Index = 99
 		if got.Term != 1 || got.Entries[1].Index != 2 || got.Entries[1].Data != nil || got.Entries[2].Index != 3 ||

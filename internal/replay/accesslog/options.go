@@ -41,6 +41,7 @@ const (
 
 var unitNames = []string{"auto", "s", "ms", "us", "ns", "rfc3339"}
 
+// String is the name that ParseUnit reads.
 func (u Unit) String() string { return unitNames[u] }
 
 // ParseUnit reads the name of a unit.
@@ -83,6 +84,7 @@ type ColumnError struct {
 	There   []string // the columns that it has
 }
 
+// Error names what is missing and what there is instead.
 func (e *ColumnError) Error() string {
 	what := fmt.Sprintf("no column %s in a log of format %s", strings.Join(e.Missing, ", "), e.Format)
 	for i, name := range e.There {

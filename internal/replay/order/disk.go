@@ -30,6 +30,7 @@ func newDisk(dir string, create func(string) (file, error)) (*disk, error) {
 	return &disk{file: f, dir: dir}, nil
 }
 
+// WriteAt implements io.WriterAt.
 func (d *disk) WriteAt(p []byte, off int64) (int, error) {
 	n, err := d.file.WriteAt(p, off)
 	if err == nil && n < len(p) {
@@ -54,6 +55,7 @@ func (d *disk) ReadAt(p []byte, off int64) (int, error) {
 	}
 }
 
+// Close gives the space back.
 func (d *disk) Close() error {
 	if err := d.file.Close(); err != nil {
 		return fmt.Errorf("remove a temporary file in %s: %w", d.dir, err)
@@ -75,6 +77,7 @@ func createFile(dir string) (file, error) {
 
 type namedFile struct{ *os.File }
 
+// Close also removes the file, which still has its name.
 func (f namedFile) Close() error {
 	return errors.Join(f.File.Close(), os.Remove(f.Name()))
 }
