@@ -74,6 +74,9 @@ func read(r *partition.Request, m *quotav1.CheckRequest, domains func() []string
 	if f := readID(r, m); f != nil {
 		return f
 	}
+	if m.GetPeek() {
+		return &fault{"peek", "is not supported yet"}
+	}
 	return readResolution(r, m.GetResolution())
 }
 

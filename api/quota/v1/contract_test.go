@@ -49,9 +49,15 @@ func TestVersion1OnlyGrows(t *testing.T) {
 	}
 }
 
-// contract lists all that the file defines, one word each: Message.field=number:kind and the like.
+// contract lists all that the files define, one word each: Message.field=number:kind and the like.
 func contract() (lines []string) {
-	file := File_quota_v1_quota_proto
+	for _, file := range []protoreflect.FileDescriptor{File_quota_v1_quota_proto, File_quota_v1_admin_proto, File_quota_v1_peer_proto} {
+		lines = append(lines, contractOf(file)...)
+	}
+	return lines
+}
+
+func contractOf(file protoreflect.FileDescriptor) (lines []string) {
 	for m := range each(file.Messages()) {
 		for f := range each(m.Fields()) {
 			kind := f.Cardinality().String() + "-" + f.Kind().String()
@@ -96,6 +102,7 @@ func TestAnAbsentAnswerIsNoAllow(t *testing.T) {
 		"no answer":   (*CheckResponse)(nil).GetAnswer(),
 		"empty":       {},
 		"a failure":   (&TaggedAnswer{Result: &TaggedAnswer_Failure{Failure: &Failure{}}}).GetAnswer(),
+		"a peek":      {Decision: Decision_DECISION_WOULD_ALLOW},
 		"later value": {Decision: 99},
 	} {
 		if answer.GetDecision() == Decision_DECISION_ALLOW {

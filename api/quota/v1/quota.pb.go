@@ -63,6 +63,9 @@ const (
 	Decision_DECISION_ALLOW Decision = 1
 	// The work must not be done. Nothing was consumed.
 	Decision_DECISION_DENY Decision = 2
+	// The answer to a peek that would have been an allow. It is none: nothing was consumed, and the work must
+	// not be done.
+	Decision_DECISION_WOULD_ALLOW Decision = 3
 )
 
 // Enum value maps for Decision.
@@ -71,11 +74,13 @@ var (
 		0: "DECISION_UNSPECIFIED",
 		1: "DECISION_ALLOW",
 		2: "DECISION_DENY",
+		3: "DECISION_WOULD_ALLOW",
 	}
 	Decision_value = map[string]int32{
 		"DECISION_UNSPECIFIED": 0,
 		"DECISION_ALLOW":       1,
 		"DECISION_DENY":        2,
+		"DECISION_WOULD_ALLOW": 3,
 	}
 )
 
@@ -533,7 +538,12 @@ func (x *ResolvedPolicy) GetPartition() uint32 {
 type Resolution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty if nothing matches.
-	Policies      []*ResolvedPolicy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Policies []*ResolvedPolicy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	// The epoch of the policy set that it was resolved under; with set_version the set's version. A leader
+	// whose set is older than that answers FAILURE_REASON_POLICY_PENDING instead of its own resolution.
+	SetEpoch uint64 `protobuf:"varint,2,opt,name=set_epoch,json=setEpoch,proto3" json:"set_epoch,omitempty"`
+	// The number of that set within the epoch. 0: not known.
+	SetVersion    uint64 `protobuf:"varint,3,opt,name=set_version,json=setVersion,proto3" json:"set_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +585,20 @@ func (x *Resolution) GetPolicies() []*ResolvedPolicy {
 	return nil
 }
 
+func (x *Resolution) GetSetEpoch() uint64 {
+	if x != nil {
+		return x.SetEpoch
+	}
+	return 0
+}
+
+func (x *Resolution) GetSetVersion() uint64 {
+	if x != nil {
+		return x.SetVersion
+	}
+	return 0
+}
+
 // CheckRequest is one question. It never carries a time of the asker, a limit or a policy's text.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -602,7 +626,14 @@ type CheckRequest struct {
 	FenceNs *int64 `protobuf:"varint,5,opt,name=fence_ns,json=fenceNs,proto3,oneof" json:"fence_ns,omitempty"`
 	// What the asker resolved the check to. Absent: the leader's resolution stands. Present and different
 	// from the leader's: FAILURE_REASON_STALE_POLICY with the leader's.
-	Resolution    *Resolution `protobuf:"bytes,6,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Resolution *Resolution `protobuf:"bytes,6,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	// The partition that is asked. It decides those of the check's descriptors whose keys live in it, and
+	// only those; all descriptors are sent to every partition that is asked. Absent: the one in which all of
+	// them live, and FAILURE_REASON_NOT_SUPPORTED where that is not one.
+	Partition *uint32 `protobuf:"varint,7,opt,name=partition,proto3,oneof" json:"partition,omitempty"`
+	// Only look: an answer that would be an allow is DECISION_WOULD_ALLOW, and nothing is consumed or
+	// recorded. What an id has recorded already would be allowed.
+	Peek          bool `protobuf:"varint,8,opt,name=peek,proto3" json:"peek,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,6 +708,20 @@ func (x *CheckRequest) GetResolution() *Resolution {
 		return x.Resolution
 	}
 	return nil
+}
+
+func (x *CheckRequest) GetPartition() uint32 {
+	if x != nil && x.Partition != nil {
+		return *x.Partition
+	}
+	return 0
+}
+
+func (x *CheckRequest) GetPeek() bool {
+	if x != nil {
+		return x.Peek
+	}
+	return false
 }
 
 // Answer is a decision, with what its caller may be told.
@@ -1759,10 +1804,13 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\fR\brevision\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x1c\n" +
-	"\tpartition\x18\x05 \x01(\rR\tpartition\"J\n" +
+	"\tpartition\x18\x05 \x01(\rR\tpartition\"\x88\x01\n" +
 	"\n" +
 	"Resolution\x12<\n" +
-	"\bpolicies\x18\x01 \x03(\v2 .quorate.quota.v1.ResolvedPolicyR\bpolicies\"\x86\x02\n" +
+	"\bpolicies\x18\x01 \x03(\v2 .quorate.quota.v1.ResolvedPolicyR\bpolicies\x12\x1b\n" +
+	"\tset_epoch\x18\x02 \x01(\x04R\bsetEpoch\x12\x1f\n" +
+	"\vset_version\x18\x03 \x01(\x04R\n" +
+	"setVersion\"\xcb\x02\n" +
 	"\fCheckRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12>\n" +
 	"\vdescriptors\x18\x02 \x03(\v2\x1c.quorate.quota.v1.DescriptorR\vdescriptors\x12\x12\n" +
@@ -1772,8 +1820,12 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\bfence_ns\x18\x05 \x01(\x03H\x00R\afenceNs\x88\x01\x01\x12<\n" +
 	"\n" +
 	"resolution\x18\x06 \x01(\v2\x1c.quorate.quota.v1.ResolutionR\n" +
-	"resolutionB\v\n" +
-	"\t_fence_ns\"\x88\x05\n" +
+	"resolution\x12!\n" +
+	"\tpartition\x18\a \x01(\rH\x01R\tpartition\x88\x01\x01\x12\x12\n" +
+	"\x04peek\x18\b \x01(\bR\x04peekB\v\n" +
+	"\t_fence_nsB\f\n" +
+	"\n" +
+	"_partition\"\x88\x05\n" +
 	"\x06Answer\x126\n" +
 	"\bdecision\x18\x01 \x01(\x0e2\x1a.quorate.quota.v1.DecisionR\bdecision\x120\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x18.quorate.quota.v1.ReasonR\x06reason\x12\x16\n" +
@@ -1872,11 +1924,12 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\tpartition\x18\x04 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x1f\n" +
 	"\vset_version\x18\x06 \x01(\x04R\n" +
-	"setVersion*K\n" +
+	"setVersion*e\n" +
 	"\bDecision\x12\x18\n" +
 	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDECISION_ALLOW\x10\x01\x12\x11\n" +
-	"\rDECISION_DENY\x10\x02*\x9f\x01\n" +
+	"\rDECISION_DENY\x10\x02\x12\x18\n" +
+	"\x14DECISION_WOULD_ALLOW\x10\x03*\x9f\x01\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fREASON_LIMIT\x10\x01\x12\x1d\n" +
