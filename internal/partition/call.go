@@ -20,12 +20,24 @@ type Request struct {
 	Unfenced bool
 	// Asked is what the asker resolved the check to; nil: the leader's counts.
 	Asked *Resolution
+	// To is the partition that is asked: it decides what of the check lives in it. AnyPartition: the
+	// one where all of it lives.
+	To int32
+	// Peek only looks: nothing is charged, recorded or logged.
+	Peek bool
 	// Deadline is a reading of the node's monotonic clock; 0 = none.
 	Deadline int64
 }
 
+// AnyPartition says that an asker leaves it to the policies which partition decides.
+const AnyPartition = -1
+
 // Resolution is what a check comes to under a policy set.
-type Resolution struct{ Policies []Resolved }
+type Resolution struct {
+	Policies []Resolved
+	// Version is that set's; zero: not known.
+	Version fsm.Version
+}
 
 // Resolved is one descriptor's policy and where its key lives.
 type Resolved struct {
@@ -87,7 +99,22 @@ const (
 	Stopping
 	// NotSupported: this version doesn't decide it; Detail names what.
 	NotSupported
+	// WouldAllow: a look, at what would be allowed. Nothing was charged.
+	WouldAllow
 )
+
+// NotLeaderError says that another replica has to be asked.
+type NotLeaderError struct {
+	Leader string // its server id; empty: none is known
+}
+
+// Error names the leader.
+func (e *NotLeaderError) Error() string {
+	if e.Leader == "" {
+		return "no leader is known"
+	}
+	return "the leader is " + e.Leader
+}
 
 // Outcome is how a call ended.
 type Outcome struct {

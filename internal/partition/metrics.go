@@ -6,7 +6,7 @@ import (
 
 // Metrics are those of all replicas of one process; labels are bounded.
 type Metrics struct {
-	decisions     [NotSupported + 1]prometheus.Counter
+	decisions     [WouldAllow + 1]prometheus.Counter
 	replays       prometheus.Counter
 	batchSize     prometheus.Histogram
 	commitSeconds prometheus.Histogram
@@ -15,7 +15,7 @@ type Metrics struct {
 }
 
 // resultLabels gives each result its labels: what was decided, and why.
-var resultLabels = [NotSupported + 1][2]string{
+var resultLabels = [WouldAllow + 1][2]string{
 	Allowed:        {"allow", "limit"},
 	NoMatchAllowed: {"allow", "no_match"},
 	Denied:         {"deny", "limit"},
@@ -35,6 +35,7 @@ var resultLabels = [NotSupported + 1][2]string{
 	Unknown:        {"unavailable", "outcome_unknown"},
 	Stopping:       {"unavailable", "stopping"},
 	NotSupported:   {"refused", "not_supported"},
+	WouldAllow:     {"peek", "limit"},
 }
 
 // NewMetrics registers the metrics with r.

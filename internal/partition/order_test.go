@@ -3,7 +3,6 @@ package partition_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -316,34 +315,6 @@ func TestNoTimerDelaysALoneCheck(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A check whose descriptors live in several partitions can't be one command yet;
-// half of it must never be charged.
-func TestACheckOverSeveralPartitionsIsRefusedWhole(t *testing.T) {
-	inBubble(t, func(cl *cluster) {
-		r := cl.leader()
-		var mine, theirs keyspace.Descriptor
-		for i := 0; mine == nil || theirs == nil; i++ {
-			q := cl.request("many", fmt.Sprint("u", i))
-			switch o := r.ask(q); o.Result {
-			case partition.Allowed:
-				mine = q.Descriptors[0]
-			case partition.NotSupported:
-				theirs = q.Descriptors[0]
-			default:
-				t.Fatalf("got %s", name(o.Result))
-			}
-		}
-		q := cl.request("many", "")
-		q.Descriptors = []keyspace.Descriptor{mine, theirs}
-		if o := r.ask(q); o.Result != partition.NotSupported || o.Detail == "" {
-			t.Errorf("got %s %q", name(o.Result), o.Detail)
-		}
-		if in := r.group.Load().Inspect("many", mine); in.Uses[0].Used != 1 {
-			t.Errorf("%d used, want 1 as before", in.Uses[0].Used)
-		}
-	}, func(cl *cluster) { cl.settings.Partitions = 2 })
 }
 
 func TestSeveralDescriptorsAreOneCommand(t *testing.T) {

@@ -10,14 +10,25 @@ import (
 // counts; what an asker resolved is only compared with it.
 type resolver struct {
 	set      *policy.Compiled
+	version  fsm.Version
 	settings fsm.Settings
 	slots    *keyspace.Table
 	charges  []policy.Charge // scratch
 }
 
+// resolverOf the machine's set and settings, which must be there.
+func resolverOf(m *fsm.Machine) resolver {
+	set, version := m.Set()
+	settings, _ := m.Settings()
+	return resolver{set: set, version: version, settings: settings, slots: m.Slots()}
+}
+
 // resolve fills in c.check, or finishes the resolution with an outcome that
 // needs no state: a bad check, no match, a difference from the asker's.
 func (r *resolver) resolve(c *Call) (Outcome, bool) {
+	if c.To != AnyPartition && c.To != int32(r.settings.Partition) {
+		return Outcome{Result: NotLeader}, true
+	}
 	charges, outcome := r.set.ResolveCheck(r.charges[:0], c.Domain, c.Descriptors, c.Cost)
 	r.charges = charges
 	if outcome == policy.UnknownDomain {
@@ -28,7 +39,13 @@ func (r *resolver) resolve(c *Call) (Outcome, bool) {
 		return Outcome{Result: Invalid, Detail: "domain " + c.Domain + " requires entry " + name}, true
 	}
 	if c.Asked != nil && !r.agrees(c, charges) {
-		return Outcome{Result: StalePolicy, Resolution: r.resolution(c, charges)}, true
+		if r.version.Before(c.Asked.Version) {
+			return Outcome{Result: Pending}, true
+		}
+		return r.stale(c, charges), true
+	}
+	if outcome != policy.Matched && r.slots[r.settings.Seed.Slot(c.Domain, nil, nil)] != r.settings.Partition {
+		return r.stale(c, charges), true // a check that matches nothing is the domain's partition's
 	}
 	switch outcome {
 	case policy.NoMatchAllow:
@@ -39,7 +56,12 @@ func (r *resolver) resolve(c *Call) (Outcome, bool) {
 	return r.build(c, int32(domain), charges)
 }
 
-// build makes the check that goes into the log.
+// stale sends the asker back with this leader's resolution, by which it can tell whom to ask.
+func (r *resolver) stale(c *Call, charges []policy.Charge) Outcome {
+	return Outcome{Result: StalePolicy, Resolution: r.resolution(c, charges)}
+}
+
+// build makes the check that goes into the log, of those charges that are this partition's.
 func (r *resolver) build(c *Call, domain int32, charges []policy.Charge) (Outcome, bool) {
 	c.check = fsm.Check{ID: c.ID, Fence: c.Fence, Domain: domain, Charges: make([]fsm.Charge, 0, len(charges))}
 	keys := make([]byte, 0, 32*len(charges))
@@ -48,7 +70,7 @@ func (r *resolver) build(c *Call, domain int32, charges []policy.Charge) (Outcom
 		d := c.Descriptors[ch.Descriptor]
 		slot := r.set.Slot(r.settings.Seed, ch.Policy, d)
 		if r.slots[slot] != r.settings.Partition {
-			return Outcome{Result: NotSupported, Detail: "a check over several partitions is not supported yet: choose partitionBy so that its keys share one"}, true
+			continue
 		}
 		from := len(keys)
 		keys = r.set.AppendKey(keys, ch.Policy, d)
@@ -58,10 +80,19 @@ func (r *resolver) build(c *Call, domain int32, charges []policy.Charge) (Outcom
 		})
 		decided = append(decided, d)
 	}
+	switch {
+	case len(decided) == 0:
+		return r.stale(c, charges), true
+	case len(decided) < len(charges) && c.To == AnyPartition:
+		return Outcome{Result: NotSupported, Detail: severalPartitions}, true
+	}
 	c.check.Digest = r.settings.Seed.Digest(c.Domain, c.Cost, decided)
 	c.size = fsm.CheckSize(&c.check)
 	return Outcome{}, false
 }
+
+const severalPartitions = "its keys live in several partitions, which this asker can't ask one after another: " +
+	"ask through a gateway, or choose partitionBy so that they share one"
 
 func (r *resolver) agrees(c *Call, charges []policy.Charge) bool {
 	if len(c.Asked.Policies) != len(charges) {
@@ -76,7 +107,7 @@ func (r *resolver) agrees(c *Call, charges []policy.Charge) bool {
 }
 
 func (r *resolver) resolution(c *Call, charges []policy.Charge) *Resolution {
-	res := &Resolution{}
+	res := &Resolution{Version: r.version}
 	for _, ch := range charges {
 		res.Policies = append(res.Policies, r.resolved(c, ch))
 	}

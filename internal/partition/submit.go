@@ -68,14 +68,14 @@ func (s *submission) answer(c *Call, o Outcome, memory bool) {
 func (s *submission) consider(m *fsm.Machine, calls []*Call) {
 	s.base = baseOf(m, s.now)
 	set, _ := m.Set()
-	settings, formed := m.Settings()
+	_, formed := m.Settings()
 	if set == nil || !formed {
 		for _, c := range calls {
 			s.answer(c, s.base.fail(Pending), false)
 		}
 		return
 	}
-	r := resolver{set: set, settings: settings, slots: m.Slots()}
+	r := resolverOf(m)
 	for _, c := range calls {
 		if c.Unfenced {
 			c.Fence = m.Now()
@@ -85,15 +85,31 @@ func (s *submission) consider(m *fsm.Machine, calls []*Call) {
 			continue
 		}
 		if a, ok := m.Recall(&c.check); ok {
-			s.answer(c, s.base.of(a), true)
+			s.answer(c, s.looked(c, s.base.of(a)), true)
 			continue
 		}
 		a, refused := m.Refuse(&c.check, s.base.time)
-		if c.refused = refused; refused {
+		switch c.refused = refused; {
+		case c.Peek && !refused:
+			s.answer(c, s.base.fail(WouldAllow), true)
+			continue
+		case refused:
 			c.Outcome = s.base.of(a)
+		}
+		if c.Peek {
+			s.answer(c, c.Outcome, true)
+			continue
 		}
 		s.open = append(s.open, c)
 	}
+}
+
+// looked is an outcome as whoever only looks is told: an allow that is recorded would be given again.
+func (s *submission) looked(c *Call, o Outcome) Outcome {
+	if c.Peek && o.Result == Allowed {
+		return s.base.fail(WouldAllow)
+	}
+	return o
 }
 
 // conclude does what the state didn't answer, and tells what is answered.
@@ -296,12 +312,11 @@ func (g *Group) Inspect(domain string, d keyspace.Descriptor) Inspection {
 
 func inspect(m *fsm.Machine, now int64, domain string, d keyspace.Descriptor) Inspection {
 	b := baseOf(m, now)
-	settings, _ := m.Settings()
 	if b.set == nil {
 		return Inspection{Outcome: b.fail(Pending)}
 	}
-	c := &Call{Request: Request{Domain: domain, Descriptors: []keyspace.Descriptor{d}, Cost: 1}}
-	r := resolver{set: b.set, settings: settings, slots: m.Slots()}
+	c := &Call{Request: Request{Domain: domain, Descriptors: []keyspace.Descriptor{d}, Cost: 1, To: AnyPartition}}
+	r := resolverOf(m)
 	if o, done := r.resolve(c); done {
 		return Inspection{Outcome: b.with(o)}
 	}
