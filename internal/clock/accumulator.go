@@ -39,6 +39,8 @@ type Accumulator struct {
 	monotonic, raw int64
 	sum            int64
 	gaps           uint64
+
+	byMonotonic, byRaw int64 // what each of the clocks showed for itself, without gaps
 }
 
 // New returns an accumulator that begins at zero now.
@@ -57,10 +59,23 @@ func (a *Accumulator) Read() Reading {
 	a.monotonic, a.raw = monotonic, raw
 	if counts(byMonotonic) && counts(byRaw) {
 		a.sum = addClamped(a.sum, min(byMonotonic, byRaw))
+		a.byMonotonic, a.byRaw = addClamped(a.byMonotonic, byMonotonic), addClamped(a.byRaw, byRaw)
 	} else {
 		a.gaps++
 	}
 	return Reading{Elapsed: a.sum - (a.sum/driftDivisor + min(a.sum%driftDivisor, 1)), Gaps: a.gaps}
+}
+
+// Drift is how far the monotonic clock has run ahead of the raw one since the accumulator began, in parts per
+// million, rounded towards 0; negative: behind. It is what slews the clock, not how wrong it is.
+func (a *Accumulator) Drift() int64 {
+	a.Read()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byRaw < 1e6 { // a millisecond tells nothing
+		return 0
+	}
+	return (a.byMonotonic - a.byRaw) / (a.byRaw / 1e6)
 }
 
 // Elapsed is Read for a caller that has no use for the gaps.

@@ -184,3 +184,28 @@ func BenchmarkMonotonic(b *testing.B) {
 		source.Monotonic()
 	}
 }
+
+func TestDriftIsHowFarOneClockRunsAheadOfTheOther(t *testing.T) {
+	for _, tc := range []struct {
+		monotonic, raw time.Duration // in each of a hundred reads
+		want           int64
+	}{
+		{100 * time.Millisecond, 100 * time.Millisecond, 0},
+		{100 * time.Millisecond, 99 * time.Millisecond, 10101},
+		{99 * time.Millisecond, 100 * time.Millisecond, -10000},
+		{100*time.Millisecond + 20*time.Microsecond, 100 * time.Millisecond, 200},
+		{0, 0, 0},
+		{2 * time.Second, time.Second, 0}, // gaps tell nothing
+	} {
+		source := &clock.Manual{}
+		a := clock.New(source)
+		for range 100 {
+			source.AdvanceMonotonic(tc.monotonic)
+			source.AdvanceRaw(tc.raw)
+			a.Read()
+		}
+		if got := a.Drift(); got != tc.want {
+			t.Errorf("%v against %v: %d ppm, want %d", tc.monotonic, tc.raw, got, tc.want)
+		}
+	}
+}
