@@ -23,13 +23,10 @@ type tagged struct {
 	id      fsm.ID
 }
 
-// taggedOf is the answer of a stream to the check with that tag.
-func taggedOf(tag uint64, o *partition.Outcome, id fsm.ID) *quotav1.TaggedAnswer {
-	if !meaningOf(o.Result).decided() {
-		return failed(tag, failureOf(o))
-	}
-	t := &tagged{id: id}
-	t.fill(o)
+// taggedOf is the answer of a stream to the check with that tag, which must be a decision.
+func taggedOf(tag uint64, c *partition.Call) *quotav1.TaggedAnswer {
+	t := &tagged{id: c.ID}
+	t.fill(c)
 	t.result.Answer = &t.answer
 	t.wrap.Tag, t.wrap.Result = tag, &t.result
 	return &t.wrap
@@ -40,19 +37,19 @@ func failed(tag uint64, f *quotav1.Failure) *quotav1.TaggedAnswer {
 }
 
 // answerOf is the answer to a check whose outcome is a decision.
-func answerOf(o *partition.Outcome, id fsm.ID) *quotav1.Answer {
-	t := &tagged{id: id}
-	t.fill(o)
+func answerOf(c *partition.Call) *quotav1.Answer {
+	t := &tagged{id: c.ID}
+	t.fill(c)
 	return &t.answer
 }
 
-func (t *tagged) fill(o *partition.Outcome) {
+func (t *tagged) fill(c *partition.Call) {
+	o := &c.Outcome
 	m, a := meaningOf(o.Result), &t.answer
-	a.Decision = quotav1.Decision_DECISION_DENY
-	if m.decision == allow {
-		a.Decision = quotav1.Decision_DECISION_ALLOW
+	a.Decision, a.Reason = m.answer, m.reason
+	if c.Peek && a.Decision == quotav1.Decision_DECISION_ALLOW {
+		a.Decision = quotav1.Decision_DECISION_WOULD_ALLOW // who only looks is never let in, whatever was seen
 	}
-	a.Reason = m.reason
 	a.DecisionTimeNs, a.Partition, a.Epoch, a.SetVersion = o.Time, uint32(o.Partition), o.Epoch, o.Version
 	a.Replayed = o.Answer.Replayed
 	a.DecisionId = t.id[:]
@@ -88,7 +85,7 @@ func amountKnown(o *partition.Outcome) bool {
 func nameOf(p *policy.Policy) string { return p.Namespace + "/" + p.Name }
 
 // failureOf is what an outcome without a decision comes to.
-func failureOf(o *partition.Outcome) *quotav1.Failure {
+func (s *Server) failureOf(o *partition.Outcome) *quotav1.Failure {
 	m := meaningOf(o.Result)
 	f := &quotav1.Failure{Code: uint32(m.code), Reason: m.failure, Message: m.describe(o.Detail)}
 	if o.Result != partition.Stopping { // which is refused before it has a partition
@@ -101,8 +98,7 @@ func failureOf(o *partition.Outcome) *quotav1.Failure {
 	}
 	switch o.Result {
 	case partition.NotLeader:
-		// The replicas of this process answer at one address: there is no other to send the asker to.
-		f.Detail = &quotav1.Failure_NotLeader{NotLeader: &quotav1.NotLeader{}}
+		f.Detail = &quotav1.Failure_NotLeader{NotLeader: &quotav1.NotLeader{Leader: s.addressOf(o.Leader)}}
 	case partition.StaleTime:
 		f.Detail = &quotav1.Failure_StaleTime{StaleTime: &quotav1.StaleTime{DecisionTimeNs: o.Time}}
 	case partition.StalePolicy:
@@ -111,6 +107,15 @@ func failureOf(o *partition.Outcome) *quotav1.Failure {
 		}}
 	}
 	return f
+}
+
+// addressOf is where a leader, named by its server id, answers checks; empty: not known. Without a cluster the
+// replicas of this process answer at one address: there is no other to send the asker to.
+func (s *Server) addressOf(leader string) string {
+	if leader == "" || s.cfg.Cluster == nil {
+		return ""
+	}
+	return s.cfg.Cluster.AddressOf(leader)
 }
 
 // refusal is what a bound that was exceeded comes to.

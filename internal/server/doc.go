@@ -1,9 +1,27 @@
-// Package server is what a node shows to its callers: the gRPC service Quota, the HTTP front /check,
-// and, apart from both, metrics and health.
+// Package server is what a node shows to its callers: the gRPC services Quota, Routing, Admin and Peer, the
+// HTTP front /check, and, apart from them, metrics and health.
 //
 // A check comes in, is held to the bounds of the wire contract, becomes a [partition.Call], and goes to
 // the [Decider]. What comes back is translated once, by one table (outcome.go), into a gRPC status, a
-// failure reason, an HTTP status and the words of the JSON answer. Nothing here decides anything.
+// failure reason, an HTTP status and the words of the JSON answer. Nothing here decides anything. The other
+// services are as thin, over a [Cluster].
+//
+// # Who may ask
+//
+// With certificates a connection begins with mutual TLS, and its caller is who its certificate says, by package
+// access. What is not granted is refused (authorise.go has the table):
+//
+//	Check, CheckStream  a gateway's certificate that names the check's domain
+//	Inspect             that, or a reader's
+//	Watch               a gateway's, a reader's, a policy writer's; own_only: a node's. Only gateways hear the seed
+//	Status, GetPolicies a reader's, a policy writer's, a node's
+//	ApplyPolicies       a policy writer's
+//	Peer                a node's, which speaks for itself alone
+//	health, reflection  any
+//
+// Being a node gives no right to check anything. A certificate that ends, or whose CA is dropped, ends the
+// streams of its open connections, and refuses their calls, within a minute: UNAUTHENTICATED. Without
+// certificates only this machine is served, and callers are who they say they are.
 //
 // Invariants:
 //
@@ -16,7 +34,9 @@
 //     id has an unknown outcome, nothing but a decision ends it otherwise.
 //   - A deadline is a reading of the node's monotonic clock, made at receipt. No wall clock is read.
 //   - Values of entries reach no log, no metric, no header and no message.
-//   - Without certificates nothing listens beyond this machine.
+//   - Without certificates nothing listens beyond this machine, and the HTTP front never does.
+//   - A method that the table of rights lacks nobody may call.
+//   - An answer to a peek is no allow, whatever comes back.
 //
 // # HTTP answers
 //

@@ -10,6 +10,10 @@ const (
 	MaxOpen       = maxOpen
 	FrontTimeout  = frontTimeout
 	FrontAttempts = frontAttempts
+	MaxPolicies   = maxPolicies
+	MaxApplies    = maxApplies
+	MaxWatches    = maxWatches
+	MaxStreams    = maxStreams
 )
 
 // Service is the gRPC service without a connection.
@@ -17,3 +21,14 @@ func (s *Server) Service() quotav1.QuotaServer { return &quota{server: s} }
 
 // Advice is the wait that a denial tells, in whole seconds.
 var Advice = retryAfter
+
+// Methods are all that a connection can call, by full name, and whether they stream.
+func (s *Server) Methods() map[string]bool {
+	all := map[string]bool{}
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			all["/"+service+"/"+m.Name] = m.IsClientStream || m.IsServerStream
+		}
+	}
+	return all
+}

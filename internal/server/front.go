@@ -98,6 +98,9 @@ func (s *Server) askAgain(ctx context.Context, r partition.Request) partition.Ou
 			return partition.Outcome{Result: partition.Unknown}
 		}
 		o := c.Outcome
+		if o.Result == partition.WouldAllow { // an answer to a question that nobody asked
+			o = partition.Outcome{Result: partition.Unknown}
+		}
 		if o.Result == partition.Unknown && !lost {
 			lost, r.Fence, r.Unfenced = true, c.Fence, false
 		}

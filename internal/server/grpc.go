@@ -32,7 +32,7 @@ const (
 const MaxTimeout = 5 * time.Second
 
 func (s *Server) newGRPC() *grpc.Server {
-	g := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxGRPCHeader),
@@ -40,10 +40,18 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(s.guardUnary),
-		grpc.StreamInterceptor(s.guardStream),
-	)
+		grpc.ChainUnaryInterceptor(s.guardUnary, s.authoriseUnary),
+		grpc.ChainStreamInterceptor(s.guardStream, s.authoriseStream),
+	}
+	if s.cfg.Access != nil {
+		options = append(options, grpc.Creds(s.newDoorkeeper()))
+	}
+	g := grpc.NewServer(options...)
 	quotav1.RegisterQuotaServer(g, &quota{server: s})
+	if s.cfg.Cluster != nil {
+		s.RegisterCluster(g)
+		quotav1.RegisterPeerServer(g, &peerService{server: s})
+	}
 	healthpb.RegisterHealthServer(g, &health{ready: s.cfg.Ready})
 	reflection.Register(g)
 	return g
@@ -73,28 +81,42 @@ type quota struct {
 
 // Check answers one check.
 func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.CheckResponse, error) {
+	id, err := q.server.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var r partition.Request
 	if f := read(&r, m, q.server.cfg.Domains); f != nil {
 		return nil, statusOf(refusal(f))
 	}
+	if !id.MayCheck(r.Domain) {
+		return nil, q.server.forbid(mayNotCheck)
+	}
 	r.Deadline = q.server.deadline(remaining(ctx))
 	c := q.server.ask(ctx, r)
 	if c == nil {
-		f := failureOf(&partition.Outcome{Result: partition.Unknown})
+		f := q.server.failureOf(&partition.Outcome{Result: partition.Unknown})
 		f.Partition = nil
 		return nil, statusOf(f)
 	}
 	if !meaningOf(c.Result).decided() {
-		return nil, statusOf(failureOf(&c.Outcome))
+		return nil, statusOf(q.server.failureOf(&c.Outcome))
 	}
-	return &quotav1.CheckResponse{Answer: answerOf(&c.Outcome, c.ID)}, nil
+	return &quotav1.CheckResponse{Answer: answerOf(c)}, nil
 }
 
 // Inspect says what a descriptor has used.
-func (q *quota) Inspect(_ context.Context, m *quotav1.InspectRequest) (*quotav1.InspectResponse, error) {
+func (q *quota) Inspect(ctx context.Context, m *quotav1.InspectRequest) (*quotav1.InspectResponse, error) {
+	id, err := q.server.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
 	domain, f := readDomain(m.GetDomain(), q.server.cfg.Domains)
 	if f != nil {
 		return nil, statusOf(refusal(f))
+	}
+	if !id.MayInspect(domain) {
+		return nil, q.server.forbid(mayNotInspect)
 	}
 	d, f := readDescriptor(m.GetDescriptor_())
 	if f != nil {
@@ -102,14 +124,18 @@ func (q *quota) Inspect(_ context.Context, m *quotav1.InspectRequest) (*quotav1.
 	}
 	in := q.server.cfg.Decider.Inspect(domain, d)
 	if !meaningOf(in.Result).decided() {
-		return nil, statusOf(failureOf(&in.Outcome))
+		return nil, statusOf(q.server.failureOf(&in.Outcome))
 	}
 	return usageOf(&in), nil
 }
 
 // CheckStream answers the checks of a stream.
 func (q *quota) CheckStream(stream checkStream) error {
-	return newConversation(q.server, stream).run()
+	id, err := q.server.identify(stream.Context())
+	if err != nil {
+		return err
+	}
+	return newConversation(q.server, stream, id).run()
 }
 
 func codeOf(f *quotav1.Failure) codes.Code { return codes.Code(f.GetCode()) }
@@ -162,4 +188,11 @@ func (h *health) Check(_ context.Context, m *healthpb.HealthCheckRequest) (*heal
 		serving = healthpb.HealthCheckResponse_SERVING
 	}
 	return &healthpb.HealthCheckResponse{Status: serving}, nil
+}
+
+// RegisterCluster registers the services Routing and Admin with another port of this process, one without
+// certificates.
+func (s *Server) RegisterCluster(r grpc.ServiceRegistrar) {
+	quotav1.RegisterRoutingServer(r, &routing{server: s})
+	quotav1.RegisterAdminServer(r, newAdmin(s))
 }

@@ -20,7 +20,7 @@ func (s *Server) Ops() http.Handler {
 		case "/metrics":
 			metrics.ServeHTTP(w, r)
 		case "/livez":
-			say(w, http.StatusOK, "ok")
+			s.sayAlive(w)
 		case "/readyz":
 			if s.cfg.Ready() {
 				say(w, http.StatusOK, "ok")
@@ -31,6 +31,17 @@ func (s *Server) Ops() http.Handler {
 			say(w, http.StatusNotFound, "there are /metrics, /livez and /readyz")
 		}
 	})
+}
+
+// sayAlive tells whoever may start the process anew whether that would help.
+func (s *Server) sayAlive(w http.ResponseWriter) {
+	if s.cfg.Alive != nil {
+		if err := s.cfg.Alive(); err != nil {
+			say(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+	}
+	say(w, http.StatusOK, "ok")
 }
 
 func say(w http.ResponseWriter, status int, text string) {

@@ -56,6 +56,20 @@ func TestHealthTellsWhetherALeaderAnswers(t *testing.T) {
 	}
 }
 
+// TestLivezSaysWhyTheProcessShouldBeStartedAnew, and is no matter of readiness.
+func TestLivezSaysWhyTheProcessShouldBeStartedAnew(t *testing.T) {
+	var why error
+	n := newNodeWith(&script{}, func(cfg *server.Config) { cfg.Alive = func() error { return why } })
+	n.ready = false
+	if got := n.ops(t, "/livez"); got.status != http.StatusOK {
+		t.Errorf("alive: %v", got)
+	}
+	why = errors.New("the clock stands still")
+	if got := n.ops(t, "/livez"); got.status != http.StatusServiceUnavailable || got.body != "the clock stands still\n" {
+		t.Errorf("not alive: %v", got)
+	}
+}
+
 // TestOpsShowNothingElse: no directory, no profile, no other method.
 func TestOpsShowNothingElse(t *testing.T) {
 	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
@@ -102,10 +116,10 @@ func TestReflectionNamesTheService(t *testing.T) {
 }
 
 // TestListenStaysOnThisMachine: loopback by any name; anything else is refused, with the flag, the address
-// and what to do.
+// and what to do, unless there are certificates or it is for metrics and health.
 func TestListenStaysOnThisMachine(t *testing.T) {
 	for _, address := range []string{":0", "127.0.0.1:0", "localhost:0", "127.0.0.2:0"} {
-		l, err := server.Listen("http-address", address)
+		l, err := server.Listen("http-address", address, false)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
@@ -126,7 +140,7 @@ func TestListenStaysOnThisMachine(t *testing.T) {
 		"127.0.0.1:x":    "lookup tcp/x",
 		"":               "HOST:PORT",
 	} {
-		l, err := server.Listen("http-address", address)
+		l, err := server.Listen("http-address", address, false)
 		if err == nil {
 			t.Errorf("%q: listens on %v", address, l.Addr())
 			continue
@@ -135,12 +149,25 @@ func TestListenStaysOnThisMachine(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	taken, err := server.Listen("http-address", ":0")
+	for _, open := range []func() (net.Listener, error){
+		func() (net.Listener, error) { return server.Listen("grpc-address", "0.0.0.0:0", true) },
+		func() (net.Listener, error) { return server.ListenHealth("health-address", "0.0.0.0:0") },
+	} {
+		l, err := open()
+		if err != nil || l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+			t.Errorf("with certificates, or read-only: %v", err)
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	taken, err := server.Listen("http-address", ":0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, err := server.Listen("grpc-address", taken.Addr().String()); err == nil || !strings.HasPrefix(err.Error(), "--grpc-address") ||
+	if _, err := server.Listen("grpc-address", taken.Addr().String(), false); err == nil || !strings.HasPrefix(err.Error(), "--grpc-address") ||
 		!strings.Contains(err.Error(), "address already in use; choose another port") {
 		t.Errorf("a taken address: %v", err)
 	}

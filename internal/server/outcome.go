@@ -13,9 +13,10 @@ import (
 
 // meaning is what one result is called on each side.
 type meaning struct {
-	code    codes.Code            // OK: a decision
-	failure quotav1.FailureReason // without a decision
+	answer  quotav1.Decision      // unspecified: no decision
 	reason  quotav1.Reason        // of a decision
+	code    codes.Code            // without a decision
+	failure quotav1.FailureReason // without a decision
 	status  int                   // HTTP
 	// decision and word are the JSON answer's decision and reason; empty is null.
 	decision, word string
@@ -33,17 +34,20 @@ const (
 
 // meanings is the one map from results to what callers see.
 var meanings = [...]meaning{
-	partition.Allowed: {status: http.StatusOK, decision: allow},
-	partition.NoMatchAllowed: {status: http.StatusOK, decision: allow, word: "no_match",
+	partition.Allowed: {answer: quotav1.Decision_DECISION_ALLOW, status: http.StatusOK, decision: allow},
+	partition.NoMatchAllowed: {answer: quotav1.Decision_DECISION_ALLOW, status: http.StatusOK, decision: allow, word: "no_match",
 		reason: quotav1.Reason_REASON_NO_MATCH_ALLOWED, message: "no policy matches, and the domain allows that"},
-	partition.Denied: {status: http.StatusTooManyRequests, decision: deny, word: "limit",
+	partition.Denied: {answer: quotav1.Decision_DECISION_DENY, status: http.StatusTooManyRequests, decision: deny, word: "limit",
 		reason: quotav1.Reason_REASON_LIMIT, message: "too little is left of a limit"},
-	partition.Exceeded: {status: http.StatusTooManyRequests, decision: deny, word: "cost_exceeds_limit",
+	partition.Exceeded: {answer: quotav1.Decision_DECISION_DENY, status: http.StatusTooManyRequests, decision: deny, word: "cost_exceeds_limit",
 		reason: quotav1.Reason_REASON_COST_EXCEEDS_LIMIT, message: "the cost is above a limit and can never fit"},
-	partition.NoPolicy: {status: http.StatusForbidden, decision: deny, word: "no_policy",
+	partition.NoPolicy: {answer: quotav1.Decision_DECISION_DENY, status: http.StatusForbidden, decision: deny, word: "no_policy",
 		reason: quotav1.Reason_REASON_NO_POLICY, message: "no policy matches, and the domain denies that"},
-	partition.UnknownDomain: {status: http.StatusForbidden, decision: deny, word: "unknown_domain",
+	partition.UnknownDomain: {answer: quotav1.Decision_DECISION_DENY, status: http.StatusForbidden, decision: deny, word: "unknown_domain",
 		reason: quotav1.Reason_REASON_UNKNOWN_DOMAIN, message: "no policy and no domain entry names the domain"},
+	// Nobody can ask to look over HTTP: there it would be the answer to another question.
+	partition.WouldAllow: {answer: quotav1.Decision_DECISION_WOULD_ALLOW, status: http.StatusServiceUnavailable,
+		decision: unavailable, word: "outcome_unknown", message: "it would be allowed, and nothing was charged"},
 
 	partition.Invalid: {status: http.StatusBadRequest, word: "invalid_argument", code: codes.InvalidArgument,
 		failure: quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, message: "bad input"},
@@ -83,7 +87,7 @@ func meaningOf(r partition.Result) *meaning {
 }
 
 // decided says that there is a decision to tell.
-func (m *meaning) decided() bool { return m.code == codes.OK }
+func (m *meaning) decided() bool { return m.answer != quotav1.Decision_DECISION_UNSPECIFIED }
 
 // describe is the message for people, with the detail that the outcome has.
 func (m *meaning) describe(detail string) string {

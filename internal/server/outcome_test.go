@@ -54,10 +54,12 @@ var translations = map[partition.Result]seen{
 	partition.Unknown:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
 	partition.Stopping:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_SHUTTING_DOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "shutting_down", retryHTTP: 1},
 
+	partition.WouldAllow: {status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+
 	// Not results: nobody knows what they mean, so nobody knows what happened.
-	0:                          {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
-	partition.NotSupported + 1: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
-	math.MaxUint8:              {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	0:                        {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	partition.WouldAllow + 1: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	math.MaxUint8:            {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
 }
 
 // outcomeOf is an outcome of a limit of 3 per minute, 30 s before enough has left.
@@ -77,7 +79,7 @@ func outcomeOf(r partition.Result) partition.Outcome {
 
 // TestEveryResultHasOneMeaning walks every result over gRPC, over a stream and over HTTP.
 func TestEveryResultHasOneMeaning(t *testing.T) {
-	for r := partition.Allowed; r <= partition.NotSupported; r++ {
+	for r := partition.Allowed; r <= partition.WouldAllow; r++ {
 		if _, ok := translations[r]; !ok {
 			t.Errorf("result %d is not in the contract", r)
 		}
@@ -113,7 +115,8 @@ func overGRPC(t *testing.T, n *node) seen {
 	response, err := n.Service().Check(t.Context(), checkOf("u42"))
 	if err == nil {
 		a := response.GetAnswer()
-		permits := a.GetReason() == quotav1.Reason_REASON_UNSPECIFIED || a.GetReason() == quotav1.Reason_REASON_NO_MATCH_ALLOWED
+		looks := a.GetDecision() == quotav1.Decision_DECISION_WOULD_ALLOW
+		permits := a.GetReason() == quotav1.Reason_REASON_UNSPECIFIED && !looks || a.GetReason() == quotav1.Reason_REASON_NO_MATCH_ALLOWED
 		if allowed := a.GetDecision() == quotav1.Decision_DECISION_ALLOW; allowed != permits {
 			t.Errorf("decision %v with reason %v", a.GetDecision(), a.GetReason())
 		}
@@ -153,6 +156,8 @@ func TestEveryReasonOfTheContractIsSentOrKnownNotToBe(t *testing.T) {
 		quotav1.FailureReason_FAILURE_REASON_UNSPECIFIED: true, // never sent
 		quotav1.FailureReason_FAILURE_REASON_CLOCK:       true, // no leader judges its clock against others yet
 		quotav1.FailureReason_FAILURE_REASON_QUARANTINE:  true, // nothing rewinds yet
+		// no result: the server's own, see TestWhoMayAskInWhichDomain
+		quotav1.FailureReason_FAILURE_REASON_PERMISSION_DENIED: true,
 	}
 	reasons := map[quotav1.Reason]bool{}
 	for _, s := range translations {
@@ -228,7 +233,7 @@ func adviceByRationals(wait int64) int64 {
 func TestFailuresCarryWhatTheirReasonPromises(t *testing.T) {
 	resolution := &partition.Resolution{Policies: []partition.Resolved{{
 		Namespace: "media", Name: "conversions", Revision: 0x0102030405060708, Key: []byte("key"), Partition: 7,
-	}}}
+	}}, Version: fsm.Version{Epoch: 2, Number: 5}}
 	failure := func(r partition.Result) *quotav1.Failure {
 		n := newNode(answering(func(*partition.Call) partition.Outcome {
 			o := outcomeOf(r)
@@ -241,7 +246,7 @@ func TestFailuresCarryWhatTheirReasonPromises(t *testing.T) {
 	if f := failure(partition.StaleTime); f.GetStaleTime().GetDecisionTimeNs() != 100*second || f.GetPartition() != 7 {
 		t.Errorf("stale time: %v", f)
 	}
-	if f := failure(partition.NotLeader); f.GetNotLeader() == nil {
+	if f := failure(partition.NotLeader); f.GetNotLeader() == nil || f.GetNotLeader().GetLeader() != "" {
 		t.Errorf("not leader: %v", f)
 	}
 	if f := failure(partition.Stopping); f.Partition != nil {
@@ -252,8 +257,54 @@ func TestFailuresCarryWhatTheirReasonPromises(t *testing.T) {
 	}
 	f := failure(partition.StalePolicy)
 	p := f.GetStalePolicy().GetResolution().GetPolicies()
+	if r := f.GetStalePolicy().GetResolution(); r.GetSetEpoch() != 2 || r.GetSetVersion() != 5 {
+		t.Errorf("stale policy: %v", f)
+	}
 	if f.GetStalePolicy().GetSetVersion() != 3 || len(p) != 1 || p[0].GetPolicy() != "media/conversions" ||
 		string(p[0].GetRevision()) != "\x01\x02\x03\x04\x05\x06\x07\x08" || string(p[0].GetKey()) != "key" || p[0].GetPartition() != 7 {
 		t.Errorf("stale policy: %v", f)
+	}
+}
+
+// TestNotLeaderNamesWhereTheLeaderAnswers, as the cluster knows it by its id; a leader that nobody knows has no
+// address.
+func TestNotLeaderNamesWhereTheLeaderAnswers(t *testing.T) {
+	for leader, want := range map[string]string{idOfN2: "n2.example:8081", idOfN3: "", "": ""} {
+		d := answering(func(*partition.Call) partition.Outcome {
+			o := outcomeOf(partition.NotLeader)
+			o.Leader = leader
+			return o
+		})
+		n := newNodeWith(d, withCluster(&scene{addresses: map[string]string{idOfN2: "n2.example:8081"}}))
+		_, err := n.Service().Check(t.Context(), checkOf("u42"))
+		if f := failureIn(t, err); f.GetNotLeader() == nil || f.GetNotLeader().GetLeader() != want {
+			t.Errorf("leader %q: %v", leader, f)
+		}
+	}
+}
+
+// TestWhoOnlyLooksIsNeverLetIn: whatever comes of a peek, it is no allow, on its own or in a stream.
+func TestWhoOnlyLooksIsNeverLetIn(t *testing.T) {
+	for r, want := range map[partition.Result]quotav1.Decision{
+		partition.WouldAllow:     quotav1.Decision_DECISION_WOULD_ALLOW,
+		partition.Allowed:        quotav1.Decision_DECISION_WOULD_ALLOW, // an id has it recorded
+		partition.NoMatchAllowed: quotav1.Decision_DECISION_WOULD_ALLOW,
+		partition.Denied:         quotav1.Decision_DECISION_DENY,
+		partition.NoPolicy:       quotav1.Decision_DECISION_DENY,
+	} {
+		d := answering(func(*partition.Call) partition.Outcome { return outcomeOf(r) })
+		inBubble(t, d, func(t *testing.T, n *node, s stream) {
+			m := checkOf("u42")
+			m.Peek = true
+			alone, err := n.Service().Check(t.Context(), m)
+			if err != nil || alone.GetAnswer().GetDecision() != want {
+				t.Errorf("result %d: %v, %v", r, alone, err)
+			}
+			send(t, s, &quotav1.CheckStreamRequest{Checks: []*quotav1.TaggedCheck{{Check: m}}})
+			answers, _ := receive(t, s, 1)
+			if got := answers[0].GetAnswer(); got.GetDecision() != want || got.GetDecisionTimeNs() != 100*second || got.GetPartition() != 7 {
+				t.Errorf("result %d in a stream: %v", r, got)
+			}
+		})
 	}
 }

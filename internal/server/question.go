@@ -106,7 +106,7 @@ func parseCost(s string) (uint64, *fault) {
 
 // request holds the question to the bounds of a check.
 func (q *question) request(domains func() []string) (partition.Request, *badInput) {
-	r := partition.Request{Domain: q.domain, Cost: q.cost}
+	r := partition.Request{Domain: q.domain, Cost: q.cost, To: partition.AnyPartition}
 	if !q.named {
 		var f *fault
 		if r.Domain, f = onlyOf(domains()); f != nil {

@@ -74,8 +74,12 @@ func read(r *partition.Request, m *quotav1.CheckRequest, domains func() []string
 	if f := readID(r, m); f != nil {
 		return f
 	}
-	if m.GetPeek() {
-		return &fault{"peek", "is not supported yet"}
+	r.Peek, r.To = m.GetPeek(), partition.AnyPartition
+	if m.Partition != nil {
+		if m.GetPartition() >= keyspace.Slots {
+			return faultf("partition", "is %d, not below %d", m.GetPartition(), keyspace.Slots)
+		}
+		r.To = int32(m.GetPartition())
 	}
 	return readResolution(r, m.GetResolution())
 }
@@ -165,7 +169,13 @@ func readResolution(r *partition.Request, m *quotav1.Resolution) *fault {
 	if m == nil {
 		return nil
 	}
-	r.Asked = &partition.Resolution{Policies: make([]partition.Resolved, len(m.GetPolicies()))}
+	if n := len(m.GetPolicies()); n > len(r.Descriptors) {
+		return faultf("resolution.policies", "has %d policies for %d descriptors", n, len(r.Descriptors))
+	}
+	r.Asked = &partition.Resolution{
+		Policies: make([]partition.Resolved, len(m.GetPolicies())),
+		Version:  fsm.Version{Epoch: m.GetSetEpoch(), Number: m.GetSetVersion()},
+	}
 	last := -1
 	for i, p := range m.GetPolicies() {
 		if f := readResolved(&r.Asked.Policies[i], p, len(r.Descriptors), last); f != nil {
@@ -207,6 +217,7 @@ func resolutionOf(r *partition.Resolution) *quotav1.Resolution {
 	if r == nil {
 		return m
 	}
+	m.SetEpoch, m.SetVersion = r.Version.Epoch, r.Version.Number
 	for _, p := range r.Policies {
 		m.Policies = append(m.Policies, &quotav1.ResolvedPolicy{
 			DescriptorIndex: uint32(p.Descriptor), Policy: p.Namespace + "/" + p.Name,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/partition"
@@ -94,7 +95,13 @@ func TestFieldsAreHeldToTheBoundsOfTheContract(t *testing.T) {
 		{"short revision", resolved(func(p *quotav1.ResolvedPolicy) { p.Revision = revision[1:] }), "resolution.policies[0].revision: has 7 bytes"},
 		{"long key", resolved(func(p *quotav1.ResolvedPolicy) { p.Key = make([]byte, 32<<10+1) }), "resolution.policies[0].key: has"},
 		{"partition out of range", resolved(func(p *quotav1.ResolvedPolicy) { p.Partition = 4096 }), "resolution.policies[0].partition: is 4096"},
+		{"more policies than descriptors", func(m *quotav1.CheckRequest) {
+			m.Resolution = &quotav1.Resolution{Policies: make([]*quotav1.ResolvedPolicy, 2)}
+		}, "resolution.policies: has 2 policies for 1 descriptors"},
+		{"the last partition", func(m *quotav1.CheckRequest) { m.Partition = proto.Uint32(4095) }, ""},
+		{"no such partition", func(m *quotav1.CheckRequest) { m.Partition = proto.Uint32(4096) }, "partition: is 4096, not below 4096"},
 		{"one descriptor twice", func(m *quotav1.CheckRequest) {
+			m.Descriptors = append(m.Descriptors, m.Descriptors[0])
 			p := &quotav1.ResolvedPolicy{Policy: "media/conversions", Revision: revision}
 			m.Resolution = &quotav1.Resolution{Policies: []*quotav1.ResolvedPolicy{p, p}}
 		}, "resolution.policies[1].descriptor_index: is not above"},
@@ -146,7 +153,8 @@ func TestACheckArrivesAsItWasSent(t *testing.T) {
 	m := &quotav1.CheckRequest{
 		Domain: "video-api", Cost: 7, DecisionId: []byte("0123456789abcdef"), FenceNs: proto.Int64(42),
 		Descriptors: []*quotav1.Descriptor{{Entries: []*quotav1.Entry{entry("b", "2"), entry("a", "\x00\xff")}}, {}},
-		Resolution: &quotav1.Resolution{Policies: []*quotav1.ResolvedPolicy{{
+		Partition:   proto.Uint32(3), Peek: true,
+		Resolution: &quotav1.Resolution{SetEpoch: 5, SetVersion: 6, Policies: []*quotav1.ResolvedPolicy{{
 			DescriptorIndex: 1, Policy: "media/conversions", Revision: binary.BigEndian.AppendUint64(nil, 99), Key: []byte("k"), Partition: 3,
 		}}},
 	}
@@ -159,6 +167,9 @@ func TestACheckArrivesAsItWasSent(t *testing.T) {
 		len(r.Descriptors) != 2 || fmt.Sprint(r.Descriptors[0]) != fmt.Sprint(want) || len(r.Descriptors[1]) != 0 {
 		t.Errorf("asked for %+v", r)
 	}
+	if r.To != 3 || !r.Peek || r.Asked.Version != (fsm.Version{Epoch: 5, Number: 6}) {
+		t.Errorf("asked for %+v", r)
+	}
 	p := r.Asked.Policies
 	if len(p) != 1 || p[0].Descriptor != 1 || p[0].Namespace != "media" || p[0].Name != "conversions" ||
 		p[0].Revision != 99 || string(p[0].Key) != "k" || p[0].Partition != 3 {
@@ -167,7 +178,7 @@ func TestACheckArrivesAsItWasSent(t *testing.T) {
 	if _, err := asked.node().Service().Check(t.Context(), checkOf("u42")); err != nil {
 		t.Fatal(err)
 	}
-	if r := asked.requests[1]; r.Cost != 1 || !r.Unfenced || r.Asked != nil {
+	if r := asked.requests[1]; r.Cost != 1 || !r.Unfenced || r.Asked != nil || r.To != partition.AnyPartition || r.Peek {
 		t.Errorf("a bare check asks for %+v", r)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/partition"
 )
@@ -26,15 +27,23 @@ type Decider interface {
 	Inspect(domain string, d keyspace.Descriptor) partition.Inspection
 }
 
-// Config says what a Server stands on. All fields are needed.
+// Config says what a Server stands on. All fields are needed but those that say otherwise.
 type Config struct {
 	Decider Decider
+	// Cluster is behind the services Routing, Admin and Peer; nil: they are not served.
+	Cluster Cluster
+	// Access holds the node's certificate and says who callers are; nil: there are no certificates, and the
+	// node serves its own machine only.
+	Access *access.Keeper
 	// Domains names the domains that there are: a caller over HTTP need not name the only one.
 	Domains func() []string
 	// Monotonic reads the clock that deadlines are readings of, in ns.
 	Monotonic func() int64
 	// Ready says whether a leader answers; /readyz and the gRPC health service tell.
 	Ready func() bool
+	// Alive says why the process should be started anew, nil if there is no reason; /livez tells. Nil: there
+	// never is.
+	Alive func() error
 	Log   *slog.Logger
 	// Registry takes the server's metrics, and /metrics shows all that it holds.
 	Registry *prometheus.Registry
@@ -48,13 +57,15 @@ type Server struct {
 	front   *http.Server // /check
 	ops     *http.Server // metrics and health
 
-	stopping chan struct{}  // closed by Stop: streams take no more checks
+	stopping context.Context // ended by Stop: streams take no more checks
+	stop     context.CancelFunc
 	failed   chan error     // one place for each listener
 	serving  sync.WaitGroup // one for each listener
 	streams  sync.WaitGroup // receivers of streams
 }
 
-// Listeners are what a Server listens on.
+// Listeners are what a Server listens on; HTTP and Ops may be nil. Without certificates GRPC, and HTTP in any case, are
+// those of this machine alone.
 type Listeners struct {
 	GRPC, HTTP, Ops net.Listener
 }
@@ -70,10 +81,8 @@ const (
 
 // New returns a Server that doesn't serve yet.
 func New(cfg Config) *Server {
-	s := &Server{
-		cfg: cfg, metrics: newMetrics(cfg.Registry),
-		stopping: make(chan struct{}), failed: make(chan error, 3),
-	}
+	s := &Server{cfg: cfg, metrics: newMetrics(cfg.Registry), failed: make(chan error, 3)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.grpc = s.newGRPC()
 	s.front = s.newHTTP(s.Front())
 	s.ops = s.newHTTP(s.Ops())
@@ -90,10 +99,27 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 
 // Start serves on l, which is the Server's from now on, until Stop.
 func (s *Server) Start(l Listeners) {
-	s.serve("grpc", func() error { return s.grpc.Serve(l.GRPC) })
-	s.serve("http", func() error { return s.front.Serve(l.HTTP) })
-	s.serve("metrics", func() error { return s.ops.Serve(l.Ops) })
+	s.serve("grpc", func() error {
+		if s.cfg.Access == nil && isReachable(l.GRPC.Addr()) {
+			return errors.Join(errReachable, l.GRPC.Close())
+		}
+		return s.grpc.Serve(l.GRPC)
+	})
+	if l.HTTP != nil {
+		s.serve("http", func() error {
+			if isReachable(l.HTTP.Addr()) {
+				return errors.Join(errReachable, l.HTTP.Close())
+			}
+			return s.front.Serve(l.HTTP)
+		})
+	}
+	if l.Ops != nil {
+		s.serve("metrics", func() error { return s.ops.Serve(l.Ops) })
+	}
 }
+
+// errReachable: without certificates whoever reaches a node could spend anybody's allowance.
+var errReachable = errors.New("reachable from other machines without certificates")
 
 func (s *Server) serve(what string, serve func() error) {
 	s.serving.Go(func() {
@@ -111,7 +137,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // any more. When ctx ends first, it breaks what is left and returns ctx's error. Metrics and health go
 // last, so that a stop can be watched. It must be called once, after Start.
 func (s *Server) Stop(ctx context.Context) error {
-	close(s.stopping)
+	s.stop()
 	var (
 		both     sync.WaitGroup
 		frontErr error

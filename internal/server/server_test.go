@@ -144,33 +144,50 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-func newNode(d server.Decider) *node {
+func newNode(d server.Decider) *node { return newNodeWith(d, func(*server.Config) {}) }
+
+// newNodeWith is newNode with another configuration.
+func newNodeWith(d server.Decider, change func(*server.Config)) *node {
 	n := &node{registry: prometheus.NewRegistry(), log: &safeBuffer{}, domains: []string{"video-api"}, ready: true, clock: 100 * second}
-	n.Server = server.New(server.Config{
+	cfg := server.Config{
 		Decider: d, Domains: func() []string { return n.domains }, Monotonic: func() int64 { return n.clock },
 		Ready: func() bool { return n.ready }, Log: slog.New(slog.NewTextHandler(n.log, nil)), Registry: n.registry,
-	})
+	}
+	change(&cfg)
+	n.Server = server.New(cfg)
 	return n
 }
 
 // start serves in memory and returns a client and a function that stops everything.
 func (n *node) start(t *testing.T) (quotav1.QuotaClient, *grpc.ClientConn, func()) {
 	t.Helper()
+	conns, stop := n.serve(t, 1)
+	return quotav1.NewQuotaClient(conns[0]), conns[0], stop
+}
+
+// serve is start for several connections.
+func (n *node) serve(t *testing.T, count int) (conns []*grpc.ClientConn, stop func()) {
+	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	n.Start(server.Listeners{GRPC: l, HTTP: bufconn.Listen(1 << 10), Ops: bufconn.Listen(1 << 10)})
-	conn, err := grpc.NewClient("passthrough:///node",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MaxMessage)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
+	for range count {
+		conn, err := grpc.NewClient("passthrough:///node",
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MaxMessage)),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
 	}
-	return quotav1.NewQuotaClient(conn), conn, func() {
+	return conns, func() {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := conn.Close(); err != nil {
-			t.Errorf("close the connection: %v", err)
+		for _, conn := range conns {
+			if err := conn.Close(); err != nil {
+				t.Errorf("close a connection: %v", err)
+			}
 		}
 		if err := n.Stop(ctx); err != nil {
 			t.Errorf("stop: %v", err)

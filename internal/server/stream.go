@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/partition"
 )
 
@@ -36,6 +37,7 @@ type checkStream = grpc.BidiStreamingServer[quotav1.CheckStreamRequest, quotav1.
 type conversation struct {
 	server *Server
 	stream checkStream
+	asker  access.Identity
 	wake   chan struct{} // one place: there is something for run
 	room   chan struct{} // one place: there may be room for receive
 	gone   chan struct{} // closed when run returns
@@ -52,14 +54,14 @@ type conversation struct {
 // pending is one check of a stream on its way.
 type pending struct {
 	partition.Call
-	talk  *conversation
-	tag   uint64
-	fault *fault // of bad input, which is never submitted
+	talk    *conversation
+	tag     uint64
+	refused *quotav1.Failure // of what is never submitted
 }
 
-func newConversation(s *Server, stream checkStream) *conversation {
+func newConversation(s *Server, stream checkStream, asker access.Identity) *conversation {
 	return &conversation{
-		server: s, stream: stream, open: map[uint64]struct{}{},
+		server: s, stream: stream, asker: asker, open: map[uint64]struct{}{},
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 }
@@ -74,7 +76,7 @@ func (c *conversation) run() error {
 		}
 	})
 	defer close(c.gone)
-	stopping := c.server.stopping
+	stopping := c.server.stopping.Done()
 	for {
 		select {
 		case <-c.wake:
@@ -143,8 +145,7 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 	for i, m := range checks {
 		p := &batch[i]
 		p.talk, p.tag = c, m.GetTag()
-		if p.fault = readTagged(&p.Request, m, c.server.cfg.Domains); p.fault != nil {
-			p.fault = p.fault.under(index("checks", i))
+		if p.refused = c.admit(&p.Request, m, i); p.refused != nil {
 			c.finish(p)
 			continue
 		}
@@ -156,6 +157,18 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 		c.submit(calls)
 	}
 	return true
+}
+
+// admit reads the check at that place of a message; what is wrong with it, or that the asker has no right to
+// it, is the check's own failure.
+func (c *conversation) admit(r *partition.Request, m *quotav1.TaggedCheck, place int) *quotav1.Failure {
+	if f := readTagged(r, m, c.server.cfg.Domains); f != nil {
+		return refusal(f.under(index("checks", place)))
+	}
+	if !c.asker.MayCheck(r.Domain) {
+		return c.server.forbidden(index("checks", place) + ".check." + mayNotCheck)
+	}
+	return nil
 }
 
 func readTagged(r *partition.Request, m *quotav1.TaggedCheck, domains func() []string) *fault {
@@ -298,10 +311,13 @@ func (c *conversation) sendOne(m *quotav1.CheckStreamResponse) error {
 }
 
 func (p *pending) answer() *quotav1.TaggedAnswer {
-	if p.fault != nil {
-		return failed(p.tag, refusal(p.fault))
+	if p.refused != nil {
+		return failed(p.tag, p.refused)
 	}
-	return taggedOf(p.tag, &p.Outcome, p.ID)
+	if !meaningOf(p.Result).decided() {
+		return failed(p.tag, p.talk.server.failureOf(&p.Outcome))
+	}
+	return taggedOf(p.tag, &p.Call)
 }
 
 // finished reports whether run may return, and with what.

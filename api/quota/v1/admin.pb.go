@@ -136,7 +136,9 @@ type WatchResponse struct {
 	// The partitions of which something has changed.
 	Partitions []*PartitionRoute `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// A part of a policy set that partitions enforce. A set comes as consecutive parts.
-	Policies      *PolicySetPart `protobuf:"bytes,3,opt,name=policies,proto3" json:"policies,omitempty"`
+	Policies *PolicySetPart `protobuf:"bytes,3,opt,name=policies,proto3" json:"policies,omitempty"`
+	// With own_only: all replicas of this node, every second.
+	Replicas      []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +190,13 @@ func (x *WatchResponse) GetPartitions() []*PartitionRoute {
 func (x *WatchResponse) GetPolicies() *PolicySetPart {
 	if x != nil {
 		return x.Policies
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetReplicas() []*ReplicaStatus {
+	if x != nil {
+		return x.Replicas
 	}
 	return nil
 }
@@ -759,7 +768,11 @@ type ReplicaStatus struct {
 	// Decision records.
 	Records uint64 `protobuf:"varint,11,opt,name=records,proto3" json:"records,omitempty"`
 	// Bytes of its log on disk.
-	LogBytes      uint64 `protobuf:"varint,12,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	LogBytes uint64 `protobuf:"varint,12,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	// Its partition.
+	Partition uint32 `protobuf:"varint,13,opt,name=partition,proto3" json:"partition,omitempty"`
+	// What keeps it from running, for people; empty: nothing.
+	Detail        string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -876,6 +889,20 @@ func (x *ReplicaStatus) GetLogBytes() uint64 {
 		return x.LogBytes
 	}
 	return 0
+}
+
+func (x *ReplicaStatus) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 // ClockStatus is a node's measure of elapsed time.
@@ -1374,13 +1401,14 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\")\n" +
 	"\fWatchRequest\x12\x19\n" +
-	"\bown_only\x18\x01 \x01(\bR\aownOnly\"\xc3\x01\n" +
+	"\bown_only\x18\x01 \x01(\bR\aownOnly\"\x80\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\acluster\x18\x01 \x01(\v2\x19.quorate.quota.v1.ClusterR\acluster\x12@\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\v2 .quorate.quota.v1.PartitionRouteR\n" +
 	"partitions\x12;\n" +
-	"\bpolicies\x18\x03 \x01(\v2\x1f.quorate.quota.v1.PolicySetPartR\bpolicies\"c\n" +
+	"\bpolicies\x18\x03 \x01(\v2\x1f.quorate.quota.v1.PolicySetPartR\bpolicies\x12;\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\"c\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04seed\x18\x02 \x01(\fR\x04seed\x12\x1e\n" +
@@ -1427,7 +1455,7 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x0fPartitionStatus\x126\n" +
 	"\x05route\x18\x01 \x01(\v2 .quorate.quota.v1.PartitionRouteR\x05route\x12;\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\x12\x19\n" +
-	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xcf\x02\n" +
+	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\x85\x03\n" +
 	"\rReplicaStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1441,7 +1469,9 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x04keys\x18\n" +
 	" \x01(\x04R\x04keys\x12\x18\n" +
 	"\arecords\x18\v \x01(\x04R\arecords\x12\x1b\n" +
-	"\tlog_bytes\x18\f \x01(\x04R\blogBytes\"]\n" +
+	"\tlog_bytes\x18\f \x01(\x04R\blogBytes\x12\x1c\n" +
+	"\tpartition\x18\r \x01(\rR\tpartition\x12\x16\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\"]\n" +
 	"\vClockStatus\x12\x1d\n" +
 	"\n" +
 	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +
@@ -1521,35 +1551,36 @@ var file_quota_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: quorate.quota.v1.WatchResponse.cluster:type_name -> quorate.quota.v1.Cluster
 	4,  // 1: quorate.quota.v1.WatchResponse.partitions:type_name -> quorate.quota.v1.PartitionRoute
 	5,  // 2: quorate.quota.v1.WatchResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
-	0,  // 3: quorate.quota.v1.PartitionRoute.version:type_name -> quorate.quota.v1.SetVersion
-	0,  // 4: quorate.quota.v1.PolicySetPart.version:type_name -> quorate.quota.v1.SetVersion
-	8,  // 5: quorate.quota.v1.StatusResponse.nodes:type_name -> quorate.quota.v1.NodeStatus
-	9,  // 6: quorate.quota.v1.StatusResponse.partitions:type_name -> quorate.quota.v1.PartitionStatus
-	11, // 7: quorate.quota.v1.StatusResponse.clock:type_name -> quorate.quota.v1.ClockStatus
-	4,  // 8: quorate.quota.v1.PartitionStatus.route:type_name -> quorate.quota.v1.PartitionRoute
-	10, // 9: quorate.quota.v1.PartitionStatus.replicas:type_name -> quorate.quota.v1.ReplicaStatus
-	14, // 10: quorate.quota.v1.GetPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
-	5,  // 11: quorate.quota.v1.GetPoliciesResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
-	0,  // 12: quorate.quota.v1.PartitionVersion.version:type_name -> quorate.quota.v1.SetVersion
-	16, // 13: quorate.quota.v1.ApplyPoliciesRequest.options:type_name -> quorate.quota.v1.ApplyOptions
-	0,  // 14: quorate.quota.v1.ApplyOptions.expected:type_name -> quorate.quota.v1.SetVersion
-	18, // 15: quorate.quota.v1.ApplyPoliciesResponse.problems:type_name -> quorate.quota.v1.PolicyProblem
-	0,  // 16: quorate.quota.v1.ApplyPoliciesResponse.version:type_name -> quorate.quota.v1.SetVersion
-	14, // 17: quorate.quota.v1.ApplyPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
-	18, // 18: quorate.quota.v1.ApplyPoliciesResponse.warnings:type_name -> quorate.quota.v1.PolicyProblem
-	1,  // 19: quorate.quota.v1.Routing.Watch:input_type -> quorate.quota.v1.WatchRequest
-	6,  // 20: quorate.quota.v1.Admin.Status:input_type -> quorate.quota.v1.StatusRequest
-	12, // 21: quorate.quota.v1.Admin.GetPolicies:input_type -> quorate.quota.v1.GetPoliciesRequest
-	15, // 22: quorate.quota.v1.Admin.ApplyPolicies:input_type -> quorate.quota.v1.ApplyPoliciesRequest
-	2,  // 23: quorate.quota.v1.Routing.Watch:output_type -> quorate.quota.v1.WatchResponse
-	7,  // 24: quorate.quota.v1.Admin.Status:output_type -> quorate.quota.v1.StatusResponse
-	13, // 25: quorate.quota.v1.Admin.GetPolicies:output_type -> quorate.quota.v1.GetPoliciesResponse
-	17, // 26: quorate.quota.v1.Admin.ApplyPolicies:output_type -> quorate.quota.v1.ApplyPoliciesResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 3: quorate.quota.v1.WatchResponse.replicas:type_name -> quorate.quota.v1.ReplicaStatus
+	0,  // 4: quorate.quota.v1.PartitionRoute.version:type_name -> quorate.quota.v1.SetVersion
+	0,  // 5: quorate.quota.v1.PolicySetPart.version:type_name -> quorate.quota.v1.SetVersion
+	8,  // 6: quorate.quota.v1.StatusResponse.nodes:type_name -> quorate.quota.v1.NodeStatus
+	9,  // 7: quorate.quota.v1.StatusResponse.partitions:type_name -> quorate.quota.v1.PartitionStatus
+	11, // 8: quorate.quota.v1.StatusResponse.clock:type_name -> quorate.quota.v1.ClockStatus
+	4,  // 9: quorate.quota.v1.PartitionStatus.route:type_name -> quorate.quota.v1.PartitionRoute
+	10, // 10: quorate.quota.v1.PartitionStatus.replicas:type_name -> quorate.quota.v1.ReplicaStatus
+	14, // 11: quorate.quota.v1.GetPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
+	5,  // 12: quorate.quota.v1.GetPoliciesResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
+	0,  // 13: quorate.quota.v1.PartitionVersion.version:type_name -> quorate.quota.v1.SetVersion
+	16, // 14: quorate.quota.v1.ApplyPoliciesRequest.options:type_name -> quorate.quota.v1.ApplyOptions
+	0,  // 15: quorate.quota.v1.ApplyOptions.expected:type_name -> quorate.quota.v1.SetVersion
+	18, // 16: quorate.quota.v1.ApplyPoliciesResponse.problems:type_name -> quorate.quota.v1.PolicyProblem
+	0,  // 17: quorate.quota.v1.ApplyPoliciesResponse.version:type_name -> quorate.quota.v1.SetVersion
+	14, // 18: quorate.quota.v1.ApplyPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
+	18, // 19: quorate.quota.v1.ApplyPoliciesResponse.warnings:type_name -> quorate.quota.v1.PolicyProblem
+	1,  // 20: quorate.quota.v1.Routing.Watch:input_type -> quorate.quota.v1.WatchRequest
+	6,  // 21: quorate.quota.v1.Admin.Status:input_type -> quorate.quota.v1.StatusRequest
+	12, // 22: quorate.quota.v1.Admin.GetPolicies:input_type -> quorate.quota.v1.GetPoliciesRequest
+	15, // 23: quorate.quota.v1.Admin.ApplyPolicies:input_type -> quorate.quota.v1.ApplyPoliciesRequest
+	2,  // 24: quorate.quota.v1.Routing.Watch:output_type -> quorate.quota.v1.WatchResponse
+	7,  // 25: quorate.quota.v1.Admin.Status:output_type -> quorate.quota.v1.StatusResponse
+	13, // 26: quorate.quota.v1.Admin.GetPolicies:output_type -> quorate.quota.v1.GetPoliciesResponse
+	17, // 27: quorate.quota.v1.Admin.ApplyPolicies:output_type -> quorate.quota.v1.ApplyPoliciesResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_admin_proto_init() }

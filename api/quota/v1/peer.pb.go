@@ -91,7 +91,9 @@ type DescribeResponse struct {
 	// Replicas of each partition that its configuration asks for at genesis.
 	Replication uint32 `protobuf:"varint,7,opt,name=replication,proto3" json:"replication,omitempty"`
 	// Names of the initial nodes in its configuration.
-	Nodes         []string `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []string `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Bound of each node's state, in logical bytes, that its configuration asks for at genesis.
+	Memory        uint64 `protobuf:"varint,9,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +182,13 @@ func (x *DescribeResponse) GetNodes() []string {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *DescribeResponse) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
 }
 
 // FoundRequest carries the genesis document.
@@ -277,7 +286,10 @@ type GroupStart struct {
 	// Term of its newest entry.
 	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	// Index of its newest entry.
-	Index         uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Index uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	// Drawn by the process that made this start: the same start may be told again, and no other process may
+	// tell of it.
+	Run           uint64 `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +355,13 @@ func (x *GroupStart) GetTerm() uint64 {
 func (x *GroupStart) GetIndex() uint64 {
 	if x != nil {
 		return x.Index
+	}
+	return 0
+}
+
+func (x *GroupStart) GetRun() uint64 {
+	if x != nil {
+		return x.Run
 	}
 	return 0
 }
@@ -454,7 +473,7 @@ const file_quota_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"\x13quota/v1/peer.proto\x12\x10quorate.quota.v1\"%\n" +
 	"\x0fDescribeRequest\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\tR\x04from\"\xd6\x01\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\"\xee\x01\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -465,17 +484,19 @@ const file_quota_v1_peer_proto_rawDesc = "" +
 	"partitions\x18\x06 \x01(\rR\n" +
 	"partitions\x12 \n" +
 	"\vreplication\x18\a \x01(\rR\vreplication\x12\x14\n" +
-	"\x05nodes\x18\b \x03(\tR\x05nodes\"(\n" +
+	"\x05nodes\x18\b \x03(\tR\x05nodes\x12\x16\n" +
+	"\x06memory\x18\t \x01(\x04R\x06memory\"(\n" +
 	"\fFoundRequest\x12\x18\n" +
 	"\agenesis\x18\x01 \x01(\fR\agenesis\"\x0f\n" +
-	"\rFoundResponse\"r\n" +
+	"\rFoundResponse\"\x84\x01\n" +
 	"\n" +
 	"GroupStart\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\rR\x05group\x12\x14\n" +
 	"\x05start\x18\x03 \x01(\x04R\x05start\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x14\n" +
-	"\x05index\x18\x05 \x01(\x04R\x05index\"W\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03run\x18\x06 \x01(\x04R\x03run\"W\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\"F\n" +

@@ -218,6 +218,8 @@ const (
 	FailureReason_FAILURE_REASON_DEADLINE FailureReason = 14
 	// UNIMPLEMENTED: this version doesn't decide what was asked, and the message names it.
 	FailureReason_FAILURE_REASON_NOT_SUPPORTED FailureReason = 15
+	// PERMISSION_DENIED: the asker's certificate doesn't let it ask in this domain.
+	FailureReason_FAILURE_REASON_PERMISSION_DENIED FailureReason = 16
 )
 
 // Enum value maps for FailureReason.
@@ -239,6 +241,7 @@ var (
 		13: "FAILURE_REASON_SHUTTING_DOWN",
 		14: "FAILURE_REASON_DEADLINE",
 		15: "FAILURE_REASON_NOT_SUPPORTED",
+		16: "FAILURE_REASON_PERMISSION_DENIED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":          0,
@@ -257,6 +260,7 @@ var (
 		"FAILURE_REASON_SHUTTING_DOWN":        13,
 		"FAILURE_REASON_DEADLINE":             14,
 		"FAILURE_REASON_NOT_SUPPORTED":        15,
+		"FAILURE_REASON_PERMISSION_DENIED":    16,
 	}
 )
 
@@ -1936,7 +1940,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x19REASON_COST_EXCEEDS_LIMIT\x10\x02\x12\x14\n" +
 	"\x10REASON_NO_POLICY\x10\x03\x12\x19\n" +
 	"\x15REASON_UNKNOWN_DOMAIN\x10\x04\x12\x1b\n" +
-	"\x17REASON_NO_MATCH_ALLOWED\x10\x05*\x95\x04\n" +
+	"\x17REASON_NO_MATCH_ALLOWED\x10\x05*\xbb\x04\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12#\n" +
 	"\x1fFAILURE_REASON_INVALID_ARGUMENT\x10\x01\x12\x1d\n" +
@@ -1954,7 +1958,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x1eFAILURE_REASON_OUTCOME_UNKNOWN\x10\f\x12 \n" +
 	"\x1cFAILURE_REASON_SHUTTING_DOWN\x10\r\x12\x1b\n" +
 	"\x17FAILURE_REASON_DEADLINE\x10\x0e\x12 \n" +
-	"\x1cFAILURE_REASON_NOT_SUPPORTED\x10\x0f*\xa2\x01\n" +
+	"\x1cFAILURE_REASON_NOT_SUPPORTED\x10\x0f\x12$\n" +
+	" FAILURE_REASON_PERMISSION_DENIED\x10\x10*\xa2\x01\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ALGORITHM_ROLLING_WINDOW\x10\x01\x12\x1a\n" +

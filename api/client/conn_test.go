@@ -22,11 +22,13 @@ type node struct {
 	answer  *quotav1.CheckResponse
 	failure error
 	asked   *quotav1.CheckRequest
+	count   int
 	left    time.Duration
 }
 
 func (n *node) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.CheckResponse, error) {
 	n.asked = m
+	n.count++
 	if deadline, ok := ctx.Deadline(); ok {
 		n.left = time.Until(deadline)
 	}
@@ -38,7 +40,7 @@ func (n *node) Inspect(context.Context, *quotav1.InspectRequest) (*quotav1.Inspe
 }
 
 // dial serves n on this machine and connects to it.
-func dial(t *testing.T, n *node) *client.Client {
+func dial(t *testing.T, n *node) *client.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +50,7 @@ func dial(t *testing.T, n *node) *client.Client {
 	quotav1.RegisterQuotaServer(s, n)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c, err := client.Dial(l.Addr().String())
+	c, err := client.Dial(l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestOnlyThisMachineIsDialled(t *testing.T) {
 	for address, local := range map[string]bool{
 		"127.0.0.1:1": true, "localhost:1": true, "[::1]:1": true, "192.0.2.1:1": false, "0.0.0.0:1": false, ":1": false,
 	} {
-		c, err := client.Dial(address)
+		c, err := client.Dial(address, nil)
 		if local != (err == nil) || !local && !errors.Is(err, client.ErrNotLocal) {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -147,7 +149,38 @@ func TestOnlyThisMachineIsDialled(t *testing.T) {
 			_ = c.Close()
 		}
 	}
-	if _, err := client.Dial("127.0.0.1"); err == nil || !strings.Contains(err.Error(), "missing port") {
+	if _, err := client.Dial("127.0.0.1", nil); err == nil || !strings.Contains(err.Error(), "missing port") {
 		t.Errorf("no port: %v", err)
+	}
+}
+
+// TestAConnIsSentOnToTheLeader under the same id, three times at most, and never in clear to another machine.
+func TestAConnIsSentOnToTheLeader(t *testing.T) {
+	leader := &node{answer: decided(quotav1.Decision_DECISION_ALLOW)}
+	at := serve(t, leader)
+	follower := &node{failure: sentOn(at).status()}
+	c := dial(t, follower)
+	question := &quotav1.CheckRequest{Domain: "d"}
+	if a, err := c.Check(t.Context(), question); err != nil || a.GetDecision() != quotav1.Decision_DECISION_ALLOW {
+		t.Errorf("%v, %v", a, err)
+	}
+	if id := leader.asked.GetDecisionId(); len(id) != 16 || string(id) != string(follower.asked.GetDecisionId()) || leader.asked.FenceNs != nil {
+		t.Errorf("asked %v, then %v", follower.asked, leader.asked)
+	}
+	if len(question.GetDecisionId()) != 0 {
+		t.Error("the caller's question is changed")
+	}
+	if r, err := c.Inspect(t.Context(), &quotav1.InspectRequest{}); err != nil || r.GetPartition() != 7 {
+		t.Errorf("%v, %v", r, err)
+	}
+	follower.failure = sentOn("192.0.2.1:1").status()
+	if _, err := c.Check(t.Context(), question); err == nil || !strings.Contains(err.Error(), "certificates") {
+		t.Errorf("sent on to another machine: %v", err)
+	}
+	leader.failure = sentOn(at).status()
+	follower.failure = leader.failure
+	leader.count = 0
+	if _, err := c.Check(t.Context(), question); reasonOf(err) != "NOT_LEADER" || leader.count != 3 {
+		t.Errorf("sent on %d times: %v", leader.count, err)
 	}
 }

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/internal/access"
+)
+
+// identifyEvery is how old the verification of a connection's certificate may be when a call begins, and how
+// often a stream's is looked at. So whoever's certificate ends, or whose CA is dropped, is cut off within
+// twice that: a minute.
+const identifyEvery = 30 * time.Second
+
+// caller is the other end of one connection, by the certificate that it has shown there. Its roles can't
+// change; whether they still count can.
+type caller struct {
+	credentials.TLSInfo // what gRPC wants to know of a connection
+	server              *Server
+	gateway             bool // it may check somewhere
+
+	mu       sync.Mutex
+	identity access.Identity
+	refused  error
+	asOf     time.Time
+}
+
+// identify returns who the caller is, by a verification that isn't older than identifyEvery.
+func (c *caller) identify() (access.Identity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.asOf.IsZero() && time.Since(c.asOf) < identifyEvery {
+		return c.identity, c.refused
+	}
+	was := c.identity
+	c.identity, c.refused = c.server.cfg.Access.Identify(c.State)
+	if c.refused != nil {
+		c.identity = access.Identity{}
+		if !c.asOf.IsZero() {
+			c.server.cfg.Log.Info("certificate is no longer accepted", "caller", was.String(), "error", c.refused)
+		}
+	}
+	c.asOf = time.Now()
+	return c.identity, c.refused
+}
+
+// watch looks at the caller for as long as a stream of its is open, and ends ctx when it is refused.
+func (c *caller) watch(ctx context.Context, end context.CancelCauseFunc) {
+	ticker := time.NewTicker(identifyEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := c.identify(); err != nil {
+				end(unauthenticated(err))
+				return
+			}
+		}
+	}
+}
+
+// doorkeeper is TLS for gRPC, as a keeper wants it. It tells each connection's handler who called.
+type doorkeeper struct {
+	credentials.TransportCredentials
+	server *Server
+}
+
+func (s *Server) newDoorkeeper() *doorkeeper {
+	return &doorkeeper{credentials.NewTLS(s.cfg.Access.ServerTLS()), s}
+}
+
+// ServerHandshake lets in whoever has a role.
+func (d *doorkeeper) ServerHandshake(plain net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, c, err := d.greet(plain)
+	if err != nil {
+		d.server.metrics.refuse(refusedHandshake)
+		d.server.cfg.Log.Debug("handshake failed", "from", plain.RemoteAddr().String(), "error", err)
+		return nil, nil, err
+	}
+	return conn, c, nil
+}
+
+func (d *doorkeeper) greet(plain net.Conn) (net.Conn, *caller, error) {
+	conn, info, err := d.TransportCredentials.ServerHandshake(plain)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &caller{TLSInfo: info.(credentials.TLSInfo), server: d.server}
+	if _, err := c.identify(); err != nil {
+		_ = conn.Close() // nobody is there to be told
+		return nil, nil, err
+	}
+	c.gateway = isGateway(c.State.PeerCertificates[0])
+	return conn, c, nil
+}
+
+// Clone returns a copy, which gRPC may ask for.
+func (d *doorkeeper) Clone() credentials.TransportCredentials {
+	return &doorkeeper{d.TransportCredentials.Clone(), d.server}
+}
+
+// isGateway says whether a certificate lets its holder check in some domain, whichever.
+func isGateway(c *x509.Certificate) bool {
+	for _, u := range c.URIs {
+		if r, err := access.ParseRole(u); err == nil && r.Kind == access.Gateway {
+			return true
+		}
+	}
+	return false
+}
+
+// callerOf is the caller of an RPC; nil: nobody has shown a certificate.
+func callerOf(ctx context.Context) *caller {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	c, _ := p.AuthInfo.(*caller)
+	return c
+}

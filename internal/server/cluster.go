@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// Cluster is what a node knows and does beside checks, for the services Routing, Admin and Peer. It is safe
+// for concurrent use. What it returns may be shared: nobody changes it.
+type Cluster interface {
+	// Status is how the node sees the cluster.
+	Status() *quotav1.StatusResponse
+	// Watch calls send with news, one call at a time, until ctx ends or send fails. The messages are those
+	// of Routing, with the seed.
+	Watch(ctx context.Context, ownOnly bool, send func(*quotav1.WatchResponse) error) error
+	// Policies returns the newest set in canonical form (nil: there is none), its version, and what each
+	// partition enforces.
+	Policies() (canonical []byte, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion)
+	// Apply orders a set, which is valid, and waits for the partitions until ctx ends. A set that is not
+	// accepted gives an error that is a [policy.Problems]; an expected version that is not the one in
+	// force, one that wraps [partition.ErrSetVersion]; another leader, a [*partition.NotLeaderError]. After
+	// any other error nobody knows whether it was ordered.
+	Apply(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error)
+	// Describe says what the node's disk holds.
+	Describe() *quotav1.DescribeResponse
+	// Found puts the genesis document on the disk. An error without a [syscall.Errno] in it is final: the disk
+	// holds another document, or is not one that this one names.
+	Found(document []byte) error
+	// Announce notes another node's start. An error without a [syscall.Errno] in it is final: the start is
+	// behind what is known.
+	Announce(start *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error)
+	// AddressOf is where the node with that server id answers checks; empty: not known.
+	AddressOf(leader string) string
+}
