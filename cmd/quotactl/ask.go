@@ -20,6 +20,7 @@ type target struct {
 	domain  string
 	output  string
 	timeout time.Duration
+	tls     tlsFlags
 }
 
 const (
@@ -29,10 +30,11 @@ const (
 
 func (t *target) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&t.server, "server", "127.0.0.1:8081", "gRPC address of the node")
+	flags.StringVar(&t.server, "server", "127.0.0.1:8081", "gRPC address of a node or a gateway")
 	flags.StringVar(&t.domain, "domain", "", "domain of the descriptor (default: the only one)")
 	flags.StringVarP(&t.output, "output", "o", outputText, "text or json")
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "longest to wait for the answer")
+	t.tls.addFlags(cmd)
 }
 
 func (t *target) validate() error {
@@ -42,12 +44,16 @@ func (t *target) validate() error {
 	case t.timeout <= 0:
 		return fmt.Errorf("--timeout %v: not above 0", t.timeout)
 	}
-	return nil
+	return t.tls.validate()
 }
 
 // ask dials and calls f; what fails before f is a failure, not wrong usage.
-func (t *target) ask(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	c, err := client.Dial(t.server)
+func (t *target) ask(ctx context.Context, f func(context.Context, *client.Conn) error) error {
+	config, err := t.tls.config(decides(t.domain))
+	if err != nil {
+		return &exitError{err, exitFailure}
+	}
+	c, err := client.Dial(t.server, config)
 	if err != nil {
 		return &exitError{fmt.Errorf("--server: %w", err), exitFailure}
 	}

@@ -57,7 +57,7 @@ func serve(t *testing.T, d *decider) string {
 	var l server.Listeners
 	for _, one := range []*net.Listener{&l.GRPC, &l.HTTP, &l.Ops} {
 		var err error
-		if *one, err = server.Listen("address", ":0"); err != nil {
+		if *one, err = server.Listen("address", ":0", false); err != nil {
 			t.Fatal(err)
 		}
 	}

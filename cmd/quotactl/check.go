@@ -38,7 +38,7 @@ reached), 2 wrong usage.`,
 			if err := t.validate(); err != nil {
 				return err
 			}
-			return t.ask(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+			return t.ask(cmd.Context(), func(ctx context.Context, c *client.Conn) error {
 				return check(ctx, c, request, cmd.OutOrStdout(), t.output)
 			})
 		},
@@ -67,7 +67,7 @@ func newCheckRequest(domain string, cost uint64, id string, args []string) (*quo
 }
 
 // check asks, shows the answer and returns its exit status.
-func check(ctx context.Context, c *client.Client, request *quotav1.CheckRequest, out io.Writer, output string) error {
+func check(ctx context.Context, c *client.Conn, request *quotav1.CheckRequest, out io.Writer, output string) error {
 	answer, err := c.Check(ctx, request)
 	v := viewOf(answer, err)
 	if output == outputJSON {

@@ -33,7 +33,7 @@ Exit status: 0 shown, 1 unavailable, 2 wrong usage.`,
 				return err
 			}
 			request := &quotav1.InspectRequest{Domain: t.domain, Descriptor_: d}
-			return t.ask(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+			return t.ask(cmd.Context(), func(ctx context.Context, c *client.Conn) error {
 				return inspect(ctx, c, request, cmd.OutOrStdout(), t.output)
 			})
 		},
@@ -42,7 +42,7 @@ Exit status: 0 shown, 1 unavailable, 2 wrong usage.`,
 	return cmd
 }
 
-func inspect(ctx context.Context, c *client.Client, request *quotav1.InspectRequest, out io.Writer, output string) error {
+func inspect(ctx context.Context, c *client.Conn, request *quotav1.InspectRequest, out io.Writer, output string) error {
 	found, err := c.Inspect(ctx, request)
 	if err != nil {
 		return &exitError{err, exitFailure}

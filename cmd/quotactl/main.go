@@ -1,5 +1,5 @@
-// Command quotactl is Quorate's tool for people: it asks a node for admission, looks at what is used up,
-// checks policy files, replays access logs, and makes certificates to try with.
+// Command quotactl is Quorate's tool for people: it asks a node for admission, looks at what is used up and
+// at the cluster, checks, applies and lists policies, replays access logs, and makes certificates to try with.
 package main
 
 import (
@@ -72,6 +72,6 @@ func newRootCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newCheckCommand(), newInspectCommand(), newPoliciesCommand(), newReplayCommand(), newGensampleCommand(), newCertsCommand())
+	root.AddCommand(newCheckCommand(), newInspectCommand(), newStatusCommand(), newPoliciesCommand(), newReplayCommand(), newGensampleCommand(), newCertsCommand())
 	return root
 }

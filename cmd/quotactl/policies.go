@@ -15,11 +15,11 @@ import (
 // say. Every other error of the command is one of usage: status 2.
 var errInvalid = errors.New("invalid policies")
 
-// newPoliciesCommand returns the commands that work on policy files.
+// newPoliciesCommand returns the commands that work on policies, in files and in force.
 func newPoliciesCommand() *cobra.Command {
 	policies := &cobra.Command{
 		Use:   "policies",
-		Short: "Work on policy files",
+		Short: "Check policy files, put them in force, show what is in force",
 		Args:  cobra.NoArgs,
 		// Without it cobra takes a misspelt subcommand for a question for help: status 0.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -35,6 +35,7 @@ func newPoliciesCommand() *cobra.Command {
 			return validatePolicies(cmd.OutOrStdout(), cmd.ErrOrStderr(), paths)
 		},
 	})
+	policies.AddCommand(newApplyCommand(), newListCommand())
 	return policies
 }
 

@@ -37,16 +37,16 @@ func newDevCommand(out, errs io.Writer) *cobra.Command {
 	var o options
 	dev := &cobra.Command{
 		Use:   "dev",
-		Short: "Run three replicas and an HTTP front in one process",
-		Long: `Run three durable replicas of one partition, the gRPC service and an HTTP front
-in one process, to try Quorate and to develop against it. It listens on this
-machine only.
+		Short: "Run three nodes and a gateway in one process",
+		Long: `Run three durable nodes and a gateway, with its HTTP front and its gRPC service, in
+one process, to try Quorate and to develop against it. It listens on this machine
+only.
 
 What was admitted is kept in the data directory: a process that is killed and
-started again has forgotten nothing. A replica whose folder is gone stays out and
-is reported; while two of the three are there, every promise holds, and with
-fewer every check is unavailable. The policies are fixed when the directory is
-made.
+started again has forgotten nothing. A node whose folder is gone stays out and is
+reported; while two of the three are there, every promise holds, and with fewer
+every check is unavailable. A start with other policies changes them, as
+quotactl policies apply does.
 
 Exit status: 0 after SIGINT or SIGTERM, 1 when it can't go on, 2 for wrong usage.`,
 		Args: cobra.NoArgs,

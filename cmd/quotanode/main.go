@@ -1,5 +1,5 @@
-// Command quotanode runs a Quorate node. `quotanode dev` runs three replicas, the gRPC service and an
-// HTTP front in one process.
+// Command quotanode runs a Quorate node. `quotanode run` runs one of a cluster; `quotanode dev` runs three and a
+// gateway in one process.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if errors.As(err, new(*runError)) {
 		return exitFailure
 	}
-	fmt.Fprintln(errs, "See quotanode dev --help.")
+	fmt.Fprintln(errs, "See quotanode --help.")
 	return exitUsage
 }
 
@@ -62,6 +62,8 @@ func newRootCommand(out, errs io.Writer) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDevCommand(out, errs))
+	root.AddCommand(newDevCommand(out, errs), newRunCommand(out, func(ctx context.Context, c *runConfig) error {
+		return runNode(ctx, c, out, errs)
+	}))
 	return root
 }

@@ -36,7 +36,7 @@ func TestWrongUsageIsToldAndEndsWith2(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":  {[]string{"run"}, `unknown command "run"`},
+		"unknown command":  {[]string{"walk"}, `unknown command "walk"`},
 		"unknown flag":     {[]string{"dev", "--port", "1"}, "unknown flag: --port"},
 		"an argument":      {[]string{"dev", "x"}, `unknown command "x"`},
 		"no data dir":      {[]string{"dev", "--data-dir", ""}, "--data-dir: is empty"},
@@ -65,7 +65,7 @@ func TestAddressesThatCannotBeServedEndWith1(t *testing.T) {
 	for _, flag := range []string{httpFlag, grpcFlag, metricsFlag} {
 		for address, want := range map[string]string{
 			taken.Addr().String(): "address already in use; choose another port",
-			"0.0.0.0:0":           "reachable from other machines, which needs certificates",
+			"0.0.0.0:0":           "reachable from other machines",
 		} {
 			args := []string{"dev", "--data-dir", dir}
 			for _, other := range []string{httpFlag, grpcFlag, metricsFlag} {

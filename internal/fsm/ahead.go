@@ -23,11 +23,11 @@ type ahead struct {
 func (a *ahead) look(m *Machine) (ids, keys []uint64) {
 	checks, charges := 0, 0
 	for charges+MaxCharges <= aheadCharges && a.batch.next(&a.check) {
-		a.ids[checks] = m.records.hash(a.check.Domain, &a.check.ID)
+		a.ids[checks] = m.records.hash(nth(m.roster.within, a.check.Domain), &a.check.ID)
 		checks++
 		for i := range a.check.Charges {
 			ch := &a.check.Charges[i]
-			a.keys[charges] = m.keys.hash(uint32(ch.Policy), ch.Key)
+			a.keys[charges] = m.keys.hash(nth(m.roster.numbers, ch.Policy), ch.Key)
 			charges++
 		}
 	}
@@ -36,6 +36,14 @@ func (a *ahead) look(m *Machine) (ids, keys []uint64) {
 	rows := m.keys.byKey.likely(keys, a.rows[:0])
 	m.keys.touched += sum + m.keys.touchBlocks(rows, a.blocks[:])
 	return ids, keys
+}
+
+// nth is an entry of the list, or nothing: what is read ahead isn't verified yet.
+func nth[T any](list []T, at int32) (v T) {
+	if uint(at) < uint(len(list)) {
+		v = list[at]
+	}
+	return v
 }
 
 // lookOldest touches where the index has the n oldest records, or as many as fit, and

@@ -25,7 +25,8 @@ type Answer struct {
 	Exceeds   bool
 	Unlimited bool // Amount and Remaining mean nothing
 	// Policy and Limit are places in the policy set: the limit that denies
-	// longest, or the one that leaves least.
+	// longest, or the one that leaves least. Policy is -1, and what is said of a limit
+	// is zero, of a replayed allow whose limit the check doesn't meet any more.
 	Policy, Limit int32
 	Amount        uint64
 	Remaining     uint64
@@ -53,6 +54,9 @@ const (
 	RefusedSet
 	// RefusedSettings: settings other than those in force.
 	RefusedSettings
+	// RefusedConflict: a policy set whose turn it isn't: another one is in force than
+	// it expects, or one that is not older.
+	RefusedConflict
 )
 
 // Applied is what applying one entry came to.

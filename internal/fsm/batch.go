@@ -23,7 +23,7 @@ type Check struct {
 	Digest uint64
 	// Fence is the newest logged decision time known when the id was first sent.
 	Fence int64
-	// Domain is the domain's place in the policy set.
+	// Domain is the domain's place in the policy set that the batch names.
 	Domain int32
 	// Charges are what the check takes, at least one.
 	Charges []Charge

@@ -4,7 +4,7 @@ import "github.com/quorate/quorate/internal/limit"
 
 // take charges one key.
 func (m *Machine) take(p *part) {
-	q := &m.quotas[p.quota]
+	q := &m.roster.quotas[p.quota]
 	fresh := !p.known
 	if fresh {
 		m.create(p, q)
@@ -104,7 +104,7 @@ func (m *Machine) chargeStates(p *part, q *quota) {
 		old := b.state(int(i))
 		now := spec.Charge(old, m.now, p.cost)
 		if spec.Amount == limit.Unlimited {
-			now = capped(now, q.debts[l])
+			now = m.cut(q, now, max(q.debts[l], spec.Charge(old, m.now, 0).Used))
 		}
 		limit.PutState(b.stateAt(int(i)), now)
 		m.sum += stateSum(p.hash, int(i), now) - stateSum(p.hash, int(i), old)
@@ -114,23 +114,26 @@ func (m *Machine) chargeStates(p *part, q *quota) {
 	b.setIdle(idle)
 }
 
-// capped is the state with a debt of at most most, to the fraction.
-func capped(st limit.State, most uint64) limit.State {
+// cut is the state with a debt of at most most, to the fraction. That is the debt from
+// before where it was more: under a larger capacity, which is owed all the same.
+func (m *Machine) cut(q *quota, st limit.State, most uint64) limit.State {
 	if st.Used > most {
 		st.Used, st.Carry = most, 0
+		m.tallies[q.number].cut = m.now
 	}
 	return st
 }
 
 // remember records the allow under the check's id, of the given hash.
 func (m *Machine) remember(c *Check, a *Answer, hash uint64) {
+	number := m.roster.numbers[a.Policy]
 	r := record{
 		id: c.ID, digest: halves(c.Digest), remaining: halves(a.Remaining),
-		quotaAndLimit: uint32(a.Policy)<<8 | uint32(a.Limit),
+		quotaAndLimit: number<<8 | uint32(a.Limit),
 	}
 	m.records.add(r, hash, m.now)
 	m.sum += r.sum(m.now)
-	m.account(&m.quotas[a.Policy], recordBytes)
+	m.account(&m.roster.quotas[number], recordBytes)
 }
 
 func eventSum(hash uint64, e limit.Event) uint64 {

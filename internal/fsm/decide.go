@@ -20,11 +20,11 @@ type part struct {
 
 // verify refuses numbers that no leader can have written.
 func (m *Machine) verify(c *Check) error {
-	if c.Domain < 0 || int(c.Domain) >= len(m.domains) {
-		return fmt.Errorf("%w: a check of domain %d of %d", ErrDamaged, c.Domain, len(m.domains))
+	if c.Domain < 0 || int(c.Domain) >= len(m.roster.within) {
+		return fmt.Errorf("%w: a check of domain %d of %d", ErrDamaged, c.Domain, len(m.roster.within))
 	}
 	for i := range c.Charges {
-		if ch := &c.Charges[i]; !m.sound(ch, c.Domain) {
+		if ch := &c.Charges[i]; !m.sound(ch, m.roster.within[c.Domain]) {
 			return fmt.Errorf("%w: policy %d, tier %d, override %d, cost %d", ErrDamaged, ch.Policy, ch.Tier, ch.Override, ch.Cost)
 		}
 	}
@@ -32,7 +32,7 @@ func (m *Machine) verify(c *Check) error {
 }
 
 func (m *Machine) sound(ch *Charge, domain int32) bool {
-	if ch.Policy < 0 || int(ch.Policy) >= len(m.quotas) || m.quotas[ch.Policy].domain != domain {
+	if ch.Policy < 0 || int(ch.Policy) >= len(m.roster.numbers) || m.domainOf(m.roster.numbers[ch.Policy]) != domain {
 		return false
 	}
 	p := m.set.Policy(ch.Policy)
@@ -98,7 +98,7 @@ func (m *Machine) fullAfter(p *part, l int32) int64 {
 
 // fullAt returns when all of a limit is available again to the part's key.
 func (m *Machine) fullAt(p *part, l int32, now int64) int64 {
-	q := &m.quotas[p.quota]
+	q := &m.roster.quotas[p.quota]
 	spec := m.set.Spec(p.charge.Policy, int(l), p.charge.Tier, p.charge.Override)
 	if !p.known { // an earlier part has only just created the key
 		p.slot, p.known = m.keys.find(p.hash, p.quota, p.charge.Key)
@@ -108,7 +108,7 @@ func (m *Machine) fullAt(p *part, l int32, now int64) int64 {
 
 // recall answers a check whose id, of the given hash, has an allow.
 func (m *Machine) recall(a *Answer, c *Check, hash uint64) bool {
-	n, ok := m.records.find(hash, c.Domain, &c.ID)
+	n, ok := m.records.find(hash, m.roster.within[c.Domain], &c.ID)
 	if !ok {
 		return false
 	}
@@ -117,45 +117,47 @@ func (m *Machine) recall(a *Answer, c *Check, hash uint64) bool {
 		*a = Answer{Verdict: VerdictConflict, Time: m.now}
 		return true
 	}
-	*a = Answer{
-		Verdict: VerdictAllow, Replayed: true, Time: m.records.time(n), At: m.now,
-		Policy: m.quotas[r.quota()].policy, Limit: r.limit(), Remaining: whole(r.remaining),
+	*a = Answer{Verdict: VerdictAllow, Replayed: true, Time: m.records.time(n), At: m.now, Policy: -1}
+	q := &m.roster.quotas[r.quota()]
+	ch, amount := m.measuring(c, q.policy, r.limit(), whole(r.remaining))
+	if ch == nil {
+		return true
 	}
-	a.Unlimited = a.Remaining == limit.Unlimited
-	if ch := m.measuring(c, a); ch != nil {
-		p := part{charge: ch, quota: r.quota(), hash: m.keys.hash(r.quota(), ch.Key)}
-		a.Amount = m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
-		a.FullAt = m.fullAt(&p, a.Limit, m.now)
-	}
+	p := part{charge: ch, quota: r.quota(), hash: m.keys.hash(r.quota(), ch.Key)}
+	a.Policy, a.Limit, a.Amount, a.Unlimited = q.policy, r.limit(), amount, amount == limit.Unlimited
+	a.Remaining = min(whole(r.remaining), amount)
+	a.FullAt = m.fullAt(&p, a.Limit, m.now)
 	return true
 }
 
-// measuring finds the charge that a replayed allow speaks of. Several of its policy
-// may have different amounts, and their order may be another than it was: it is
-// one with the least amount that holds what remained.
-func (m *Machine) measuring(c *Check, a *Answer) (found *Charge) {
-	least := limit.Unlimited
+// measuring finds the charge that a replayed allow speaks of, and its amount. Several of
+// the policy may have different amounts, and their order may be another than it was: it is
+// one with the least amount that holds what remained. Under a later set none may hold it,
+// then it is one with the largest; there may be none at all, or none that is unlimited as
+// the one recorded was, or finite.
+func (m *Machine) measuring(c *Check, place, l int32, remained uint64) (found *Charge, amount uint64) {
 	for i := range c.Charges {
 		ch := &c.Charges[i]
-		if ch.Policy != a.Policy {
+		if ch.Policy != place {
 			continue
 		}
-		amount := m.set.Spec(ch.Policy, int(a.Limit), ch.Tier, ch.Override).Amount
-		if amount >= a.Remaining && (found == nil || amount < least) {
-			found, least = ch, amount
+		this := m.set.Spec(ch.Policy, int(l), ch.Tier, ch.Override).Amount
+		if (this == limit.Unlimited) != (remained == limit.Unlimited) {
+			continue
+		}
+		if found == nil || this >= remained && (this < amount || amount < remained) || this < remained && this > amount {
+			found, amount = ch, this
 		}
 	}
-	return found
+	return found, amount
 }
-
-func (m *Machine) domainOf(quota uint32) int32 { return m.quotas[quota].domain }
 
 // gather finds each charge's key, by its hash, and sums what the check takes from it.
 func (m *Machine) gather(c *Check, parts []part, hashes []uint64) {
 	for i := range parts {
 		ch := &c.Charges[i]
 		p := &parts[i]
-		*p = part{charge: ch, quota: uint32(ch.Policy)}
+		*p = part{charge: ch, quota: m.roster.numbers[ch.Policy]}
 		p.hash = hashes[i]
 		p.slot, p.known = m.keys.find(p.hash, p.quota, ch.Key)
 		for !p.sameKey(&parts[p.first]) {
@@ -180,10 +182,10 @@ func (m *Machine) weigh(a *Answer, parts []part, now int64) (tightest *part) {
 	*a = Answer{Time: now}
 	for i := range parts {
 		p := &parts[i]
-		q := &m.quotas[p.quota]
+		q := &m.roster.quotas[p.quota]
 		for l := range q.states {
 			spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
-			if a.hear(spec, p, int32(l), spec.Peek(m.usage(p, q, l), now, p.cost)) {
+			if a.hear(spec, p, int32(l), q.peek(spec, l, m.usage(p, q, l), now, p.cost)) {
 				tightest = p
 			}
 		}
@@ -252,12 +254,12 @@ func (m *Machine) roomFor(parts []part) bool {
 		}
 		need += 2 * eventBytes // an event, and the marker that it may leave
 		if !p.known {
-			need += m.quotas[p.quota].keyBytes(len(p.charge.Key))
+			need += m.roster.quotas[p.quota].keyBytes(len(p.charge.Key))
 			fresh++
 		}
 	}
-	d := &m.domains[m.quotas[parts[0].quota].domain]
-	return m.bytes+need <= m.settings.Bound && d.bytes+need <= m.settings.DomainBound &&
+	inDomain := m.domainBytes[m.domainOf(parts[0].quota)]
+	return m.bytes+need <= m.settings.Bound && inDomain+need <= m.settings.DomainBound &&
 		m.keys.live+fresh <= maxKeys
 }
 

@@ -145,19 +145,7 @@ type Version struct {
 	Number uint64
 }
 
-// PoliciesEntry switches the partition to a policy set in canonical form.
-func PoliciesEntry(h Header, v Version, canonical []byte) []byte {
-	h.Kind = KindPolicies
-	e := make([]byte, headerBytes, headerBytes+16+len(canonical))
-	e = binary.LittleEndian.AppendUint64(e, v.Epoch)
-	e = binary.LittleEndian.AppendUint64(e, v.Number)
-	return seal(append(e, canonical...), h)
-}
-
-func parsePolicies(body []byte) (Version, []byte, error) {
-	if len(body) < 16 {
-		return Version{}, nil, fmt.Errorf("%w: a policy set of %d bytes", ErrDamaged, len(body))
-	}
-	v := Version{Epoch: binary.LittleEndian.Uint64(body), Number: binary.LittleEndian.Uint64(body[8:])}
-	return v, body[16:], nil
+// Before orders versions.
+func (v Version) Before(o Version) bool {
+	return v.Epoch < o.Epoch || v.Epoch == o.Epoch && v.Number < o.Number
 }

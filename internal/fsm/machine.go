@@ -1,9 +1,6 @@
 package fsm
 
 import (
-	"crypto/sha256"
-	"fmt"
-
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/policy"
 )
@@ -24,9 +21,10 @@ type Machine struct {
 	setHash   [32]byte
 	set       *policy.Compiled // nil until the first set
 
-	quotas  []quota
-	domains []domain
-	bytes   uint64
+	roster      roster
+	tallies     []tally  // by quota
+	domainBytes []uint64 // by domain
+	bytes       uint64
 
 	keys    *keys
 	records *records
@@ -109,43 +107,6 @@ func (m *Machine) form(s Settings) {
 	m.records = newRecords(s.Seed, m.domainOf)
 }
 
-// applyPolicies switches to a first set; the same set again changes nothing. The
-// leader compiled the set before it proposed it, so a replica that can't is of
-// other software than the leader: it must stop, or it would decide otherwise.
-func (m *Machine) applyPolicies(body []byte, a *Applied) error {
-	v, canonical, err := parsePolicies(body)
-	if err != nil {
-		return err
-	}
-	if m.set != nil && m.version == v && m.setHash == sha256.Sum256(canonical) {
-		return nil
-	}
-	if m.set != nil || !m.formed {
-		a.Refusal = RefusedSet
-		return nil
-	}
-	if err := m.switchTo(v, canonical); err != nil {
-		return fmt.Errorf("switch to policy set %d.%d: %w", v.Epoch, v.Number, err)
-	}
-	return nil
-}
-
-func (m *Machine) switchTo(v Version, canonical []byte) error {
-	parsed, err := policy.ParseCanonical(canonical)
-	if err != nil {
-		return err
-	}
-	set, err := policy.Compile(parsed)
-	if err != nil {
-		return err
-	}
-	m.set = set
-	m.quotas, m.domains = adopt(set)
-	m.version, m.setHash = v, sha256.Sum256(canonical)
-	m.canonical = append([]byte(nil), canonical...)
-	return nil
-}
-
 // applyCheckpoint compares the proposer's previous checkpoint with this
 // replica's own, then notes the hash of the state that this entry leaves.
 func (m *Machine) applyCheckpoint(body []byte, a *Applied) error {
@@ -154,6 +115,7 @@ func (m *Machine) applyCheckpoint(body []byte, a *Applied) error {
 		return err
 	}
 	a.Diverged = theirs.Index == m.checkpoint.Index && theirs.Hash != m.checkpoint.Hash
+	m.forgetLapsed()
 	m.checkpoint = Checkpoint{}
 	m.checkpoint = Checkpoint{Index: m.index, Hash: m.StateHash()}
 	return nil
@@ -195,11 +157,11 @@ func (m *Machine) StateHash() uint64 {
 	} {
 		h = mix(h, w)
 	}
-	for i := range m.quotas {
-		h = mix(h, uint64(m.quotas[i].known))
+	for i := range m.roster.quotas {
+		h = mix3(h, m.roster.quotas[i].sum, m.tallies[i].bytes, uint64(m.tallies[i].cut))
 	}
-	for i := range m.domains {
-		h = mix(h, m.domains[i].bytes)
+	for i, name := range m.roster.domains {
+		h = mix3(h, uint64(castagnoli([]byte(name))), m.domainBytes[i], uint64(i))
 	}
 	if m.formed {
 		h = mix3(h, m.records.rows.head, m.records.rows.tail, uint64(m.keys.live)<<32|uint64(m.keys.free))

@@ -8,18 +8,34 @@ import (
 )
 
 // quota is what the machine keeps of a (namespace, quota name) that policies
-// charge. Its number is its place in the machine's list, for ever: keys and
-// decision records name it.
+// charge. Its number is its place in the roster, as long as anything of it is
+// remembered: keys and decision records name it. It changes only where sets do.
 type quota struct {
-	namespace, name string
-	domain          int32 // place in the machine's domains
-	policy          int32 // place in the policy set
-	// retention is how long the rolling log is kept; 0 = no rolling limit.
-	retention int64
-	precision int64
+	number          uint32
+	namespace, name string // no name: the number is free
+	domain          int32  // its number
+	policy          int32  // place in the policy set; -1: the policy was deleted
+	grave           *grave // of one that was
+
+	frame
 	// largest is the policy's largest amount: of a log's units beyond it the
 	// oldest go early, and a marker stays.
 	largest uint64
+	// debts is how deep an unlimited charge may leave each limit in debt: a bucket at
+	// its largest finite capacity, anything else as deep as it comes.
+	debts []uint64
+	// held says which limits aren't as large as the set says yet; nil: none.
+	held []hold
+	// sum stands for all of this in the state hash.
+	sum uint64
+}
+
+// frame is how the keys of a quota are kept. It is the same for every policy that
+// ever has the quota, as long as anything of it is remembered.
+type frame struct {
+	// retention is how long the rolling log is kept; 0 = no rolling limit.
+	retention int64
+	precision int64
 	// covering is a rolling limit whose window is the retention; -1 if none is.
 	covering int8
 	// known is the time since which every event is known.
@@ -28,54 +44,98 @@ type quota struct {
 	states []int8
 	// count is how many states a key has.
 	count int
-	// debts is how deep an unlimited charge may leave each limit in debt: a bucket at
-	// its largest finite capacity, anything else as deep as it comes.
-	debts []uint64
 }
 
-// domain is the accounting of one domain.
-type domain struct {
-	name  string
-	bytes uint64
-}
-
-// adopt makes the quotas and domains of a first policy set: a quota's number is
-// its policy's place.
-func adopt(set *policy.Compiled) (quotas []quota, domains []domain) {
-	for i := range set.Domains() {
-		domains = append(domains, domain{name: set.DomainName(i)})
-	}
-	for i := range int32(set.Policies()) {
-		quotas = append(quotas, newQuota(set, i))
-	}
-	return quotas, domains
-}
-
-func newQuota(set *policy.Compiled, i int32) quota {
-	p := set.Policy(i)
-	d, _ := set.Domain(p.Domain)
-	q := quota{
-		namespace: p.Namespace, name: p.Quota, policy: i,
-		domain:    int32(d),
-		retention: set.Retention(i),
-		precision: set.Precision(i),
-		largest:   set.LargestAmount(i),
-		known:     limit.Forever,
-		covering:  -1,
-		states:    make([]int8, set.Limits(i)),
-		debts:     make([]uint64, set.Limits(i)),
-	}
-	for l := range q.states {
-		q.states[l], q.debts[l] = -1, mostDebt(p, p.Limits[l])
+func newFrame(p *policy.Frame) frame {
+	f := frame{retention: p.KeepHistory, known: limit.Forever, covering: -1, states: make([]int8, len(p.Limits))}
+	for i, l := range p.Limits {
+		f.states[i], f.precision = -1, max(f.precision, l.Precision)
 		switch {
-		case p.Limits[l].Algorithm != limit.RollingWindow:
-			q.states[l] = int8(q.count)
-			q.count++
-		case p.Limits[l].Window == q.retention:
-			q.covering = int8(l)
+		case l.Algorithm != limit.RollingWindow:
+			f.states[i] = int8(f.count)
+			f.count++
+		case l.Window == f.retention:
+			f.covering = int8(i)
 		}
 	}
+	return f
+}
+
+// hold keeps a bucket at the size that it had. What an unlimited charge took beyond
+// the largest capacity was let go, so under a larger one the bucket would seem to
+// have room that was used: until the larger one would be full again, it isn't there.
+type hold struct {
+	most  uint64 // capacity
+	until int64
+}
+
+// active reports whether h still bounds a capacity at now.
+func (h hold) active(now int64) bool { return now < h.until }
+
+// under is the quota as the policy at a place of the set has it from now on. cut is
+// when an unlimited charge was last cut down to the largest capacity, if it ever was.
+func (q quota) under(set *policy.Compiled, place int32, now, cut int64) quota {
+	p := set.Policy(place)
+	before := q.debts
+	q.policy, q.grave, q.largest = place, nil, set.LargestAmount(place)
+	q.debts = make([]uint64, len(q.states))
+	for l := range q.states {
+		q.debts[l] = mostDebt(p, p.Limits[l])
+	}
+	q.held = q.holds(set, before, now, cut)
 	return q
+}
+
+// holds returns the holds of the quota from now on, when its debts were as deep as
+// before says; nil: it is new.
+func (q *quota) holds(set *policy.Compiled, before []uint64, now, cut int64) []hold {
+	held, any := make([]hold, len(q.states)), false
+	for l := range held {
+		if q.held != nil && q.held[l].active(now) {
+			held[l] = q.held[l]
+		}
+		if before != nil && cut != neverCut && q.debts[l] > before[l] {
+			held[l] = held[l].extended(before[l], q.refilledAt(set, l, cut), now)
+		}
+		any = any || held[l].active(now)
+	}
+	if !any {
+		return nil
+	}
+	return held
+}
+
+// extended is h and a bound of most units until some time, as one.
+func (h hold) extended(most uint64, until, now int64) hold {
+	if !h.active(now) {
+		return hold{most, until}
+	}
+	return hold{min(h.most, most), max(h.until, until)}
+}
+
+// refilledAt is when a bucket that was empty at a time is full at its largest
+// capacity, whatever override its key has.
+func (q *quota) refilledAt(set *policy.Compiled, l int, empty int64) (full int64) {
+	for override := range len(set.Policy(q.policy).Overrides) + 1 {
+		spec := set.Spec(q.policy, l, -1, int32(override)-1)
+		full = max(full, spec.IdleAt(limit.State{Used: q.debts[l], At: empty}))
+	}
+	return full
+}
+
+// peek asks limit l of the quota whether cost fits.
+func (q *quota) peek(spec limit.Spec, l int, u limit.Usage, now int64, cost uint64) limit.Decision {
+	d := spec.Peek(u, now, cost)
+	if q.held == nil || spec.Amount == limit.Unlimited || !q.held[l].active(now) || spec.Amount <= q.held[l].most {
+		return d
+	}
+	h := q.held[l]
+	spec.Amount = h.most
+	less := spec.Peek(u, now, cost)
+	if !less.Allowed {
+		less.At = min(less.At, max(h.until, d.At))
+	}
+	return less
 }
 
 // mostDebt is how deep an unlimited charge may leave a limit in debt. A bucket at its

@@ -51,9 +51,13 @@ func (m *Machine) Memory() Memory {
 }
 
 // Recall answers a check whose id has an allow: with that allow, or, for another
-// digest, with a conflict. It reads only.
+// digest, with a conflict. It reads only. It knows nothing of a check that names what
+// the set in force doesn't have, as one that was resolved under another may.
 func (m *Machine) Recall(c *Check) (a Answer, ok bool) {
-	ok = m.recall(&a, c, m.records.hash(c.Domain, &c.ID))
+	if m.verify(c) != nil {
+		return a, false
+	}
+	ok = m.recall(&a, c, m.records.hash(m.roster.within[c.Domain], &c.ID))
 	return a, ok
 }
 
@@ -65,7 +69,7 @@ func (m *Machine) Refuse(c *Check, now int64) (Answer, bool) {
 	parts := make([]part, len(c.Charges))
 	var hashes [MaxCharges]uint64
 	for i := range c.Charges {
-		hashes[i] = m.keys.hash(uint32(c.Charges[i].Policy), c.Charges[i].Key)
+		hashes[i] = m.keys.hash(m.roster.numbers[c.Charges[i].Policy], c.Charges[i].Key)
 	}
 	m.gather(c, parts, hashes[:])
 	var a Answer
@@ -93,22 +97,23 @@ type Use struct {
 // Inspect appends to dst what the charge's key has used of each limit of its
 // policy at time now. It reads only.
 func (m *Machine) Inspect(dst []Use, ch *Charge, now int64) []Use {
-	q := &m.quotas[ch.Policy]
-	p := part{hash: m.keys.hash(uint32(ch.Policy), ch.Key)}
-	p.slot, p.known = m.keys.find(p.hash, uint32(ch.Policy), ch.Key)
+	number := m.roster.numbers[ch.Policy]
+	q := &m.roster.quotas[number]
+	p := part{hash: m.keys.hash(number, ch.Key)}
+	p.slot, p.known = m.keys.find(p.hash, number, ch.Key)
 	for l := range q.states {
 		spec := m.set.Spec(ch.Policy, l, ch.Tier, ch.Override)
 		u := m.usage(&p, q, l)
-		dst = append(dst, use(spec, u, int32(l), now))
+		dst = append(dst, use(q, spec, u, int32(l), now))
 	}
 	return dst
 }
 
-func use(spec limit.Spec, u limit.Usage, l int32, now int64) Use {
+func use(q *quota, spec limit.Spec, u limit.Usage, l int32, now int64) Use {
 	finite := spec
 	finite.Amount = min(spec.Amount, limit.MaxAmount) // even where all is admitted it is counted
-	left := finite.Peek(u, now, 0).Remaining
-	x := Use{Limit: l, Spec: spec, Used: finite.Amount - left, Left: left, FullAt: spec.FullAt(u, now)}
+	x := Use{Limit: l, Spec: spec, Used: finite.Amount - finite.Peek(u, now, 0).Remaining, FullAt: spec.FullAt(u, now)}
+	x.Left = q.peek(finite, int(l), u, now, 0).Remaining
 	if spec.Algorithm == limit.RollingWindow {
 		x.Used = u.Log.Used(now - spec.Window)
 	}

@@ -44,7 +44,7 @@ func (m *Machine) reclaim(budget int) {
 func (m *Machine) reclaimFirst() {
 	d := m.keys.expiry.first()
 	b := m.keys.block(d.slot)
-	q := &m.quotas[b.quota()]
+	q := &m.roster.quotas[b.quota()]
 	hash := m.keys.hash(b.quota(), b.key())
 	m.evict(d.slot, hash, q)
 	at := q.deadline(m.keys.block(d.slot))
@@ -92,12 +92,6 @@ func (m *Machine) evict(slot uint32, hash uint64, q *quota) {
 	}
 }
 
-// account adds to the logical bytes of a quota's domain and of the partition.
-func (m *Machine) account(q *quota, bytes int64) {
-	m.bytes += uint64(bytes)
-	m.domains[q.domain].bytes += uint64(bytes)
-}
-
 // expireRecords forgets up to budget decision records older than the horizon.
 func (m *Machine) expireRecords(budget int) {
 	var hashes []uint64
@@ -111,7 +105,7 @@ func (m *Machine) expireRecords(budget int) {
 		}
 		r := m.records.rows.at(m.records.rows.head)
 		m.sum -= r.sum(t)
-		m.account(&m.quotas[r.quota()], -recordBytes)
+		m.account(&m.roster.quotas[r.quota()], -recordBytes)
 		m.records.drop(hashes[0])
 		hashes = hashes[1:]
 	}

@@ -13,7 +13,7 @@ func (m *Machine) Rehearse(now int64, c *Check) Answer {
 	m.reclaim(rehearsalReclaims + len(c.Charges))
 	keys := m.scratch.ahead.keys[:len(c.Charges)]
 	for i := range c.Charges {
-		keys[i] = m.keys.hash(uint32(c.Charges[i].Policy), c.Charges[i].Key)
+		keys[i] = m.keys.hash(m.roster.numbers[c.Charges[i].Policy], c.Charges[i].Key)
 	}
 	var a Answer
 	m.admit(&a, c, keys)

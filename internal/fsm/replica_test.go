@@ -29,6 +29,7 @@ type replica struct {
 	m     *fsm.Machine
 	now   int64
 	term  uint64
+	v     fsm.Version // of the set in force
 	index uint64
 	log   []entry
 	ids   uint64
@@ -44,14 +45,14 @@ type entry struct {
 func settings() fsm.Settings {
 	return fsm.Settings{
 		Seed:       keyspace.Seed{'o', 'n', 'e', ' ', 's', 'e', 'e', 'd'},
-		Partitions: 1, Horizon: fsm.DefaultHorizon, Bound: 1 << 40, DomainBound: 1 << 40,
+		Partitions: 1, Epoch: version.Epoch, Horizon: fsm.DefaultHorizon, Bound: 1 << 40, DomainBound: 1 << 40,
 	}
 }
 
 // start returns a replica in its first term, with its settings and policies.
 func start(tb testing.TB, s fsm.Settings, policies ...policy.Policy) *replica {
 	tb.Helper()
-	r := &replica{tb: tb, m: fsm.New()}
+	r := &replica{tb: tb, m: fsm.New(), v: version}
 	r.lead()
 	r.apply(fsm.SettingsEntry(r.header(), s))
 	if a := r.apply(fsm.PoliciesEntry(r.header(), version, policy.Set{Policies: policies}.Canonical())); a.Refusal != fsm.Accepted {
@@ -60,7 +61,29 @@ func start(tb testing.TB, s fsm.Settings, policies ...policy.Policy) *replica {
 	return r
 }
 
+// version is that of a replica's first set.
 var version = fsm.Version{Epoch: 1, Number: 1}
+
+// order puts a set in the place of the one in force, as partition 0 does.
+func (r *replica) order(s policy.Set) fsm.Refusal {
+	r.tb.Helper()
+	next := fsm.Version{Epoch: r.v.Epoch, Number: r.v.Number + 1}
+	a := r.apply(fsm.ChangeEntry(r.header(), r.v, next, s.Canonical()))
+	if a.Refusal == fsm.Accepted {
+		r.v = next
+	}
+	return a.Refusal
+}
+
+// change puts policies in the place of those in force.
+func (r *replica) change(policies ...policy.Policy) *replica {
+	r.tb.Helper()
+	if why := r.order(policy.Set{Policies: policies}); why != fsm.Accepted {
+		set, _ := r.m.Set()
+		r.tb.Fatalf("refusal %d: %v", why, set.Set().ChangeTo(policy.Set{Policies: policies}, r.m.Tombstones()))
+	}
+	return r
+}
 
 // lead begins a new term.
 func (r *replica) lead() {
@@ -148,7 +171,7 @@ func (r *replica) id() (id fsm.ID) {
 // decide applies one batch and returns its answers.
 func (r *replica) decide(checks ...*fsm.Check) []fsm.Answer {
 	r.tb.Helper()
-	a := r.apply(fsm.BatchEntry(r.header(), version, checks))
+	a := r.apply(fsm.BatchEntry(r.header(), r.v, checks))
 	if a.Refusal != fsm.Accepted || len(a.Answers) != len(checks) {
 		r.tb.Fatalf("a batch of %d checks got refusal %d and %d answers", len(checks), a.Refusal, len(a.Answers))
 	}

@@ -64,13 +64,13 @@ func (f *frameReader) readSet(m *Machine) {
 	if f.err != nil {
 		return
 	}
-	if err := m.switchTo(v, canonical); err != nil {
+	set, err := compile(canonical)
+	if err != nil {
 		f.fail("its policy set %x: %w", sha256.Sum256(canonical), err)
 		return
 	}
-	for i := range m.quotas {
-		m.quotas[i].known = int64(f.u64())
-	}
+	m.enforce(v, canonical, set)
+	f.readRoster(m)
 }
 
 func (f *frameReader) readKeys(m *Machine) {
@@ -132,11 +132,11 @@ func (f *frameReader) readExpiry(m *Machine, hashes map[uint32]uint64) {
 // readBlock reads a key into the next slot and returns its hash.
 func (f *frameReader) readBlock(m *Machine, slot uint32) uint64 {
 	number, keyLen := f.uvarint(), f.uvarint()
-	if f.err != nil || number >= uint64(len(m.quotas)) || keyLen > math.MaxUint16 {
+	if f.err != nil || !m.roster.has(number) || keyLen > math.MaxUint16 {
 		f.fail("a key of quota %d with %d bytes", number, keyLen)
 		return 0
 	}
-	q := &m.quotas[number]
+	q := &m.roster.quotas[number]
 	key := f.bytes(keyLen)
 	hash := m.keys.hash(uint32(number), key)
 	if _, twice := m.keys.find(hash, uint32(number), key); twice {
@@ -198,7 +198,7 @@ func (f *frameReader) readRecords(m *Machine) {
 	}
 	for range tail - head {
 		rec := f.readRecord()
-		if f.err == nil && (int(rec.quota()) >= len(m.quotas) || int(rec.limit()) >= len(m.quotas[rec.quota()].states)) {
+		if f.err == nil && (!m.roster.has(uint64(rec.quota())) || int(rec.limit()) >= len(m.roster.quotas[rec.quota()].states)) {
 			f.fail("a record of quota %d, limit %d", rec.quota(), rec.limit())
 		}
 		if f.err != nil {
@@ -216,7 +216,7 @@ func (f *frameReader) readRecords(m *Machine) {
 		}
 		r.byID.insert(hash, uint32(i))
 		m.sum += rec.sum(r.time(i))
-		m.account(&m.quotas[rec.quota()], recordBytes)
+		m.account(&m.roster.quotas[rec.quota()], recordBytes)
 	}
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"io"
+	"slices"
 
 	"github.com/quorate/quorate/internal/limit"
 )
@@ -12,7 +13,7 @@ import (
 // tables in the order of their rows, and last the state hash, which whoever
 // restores must arrive at by counting everything anew.
 const (
-	snapshotMagic   = "QUORATE\x01"
+	snapshotMagic   = "QUORATE\x02"
 	snapshotTrailer = 0x51554f52415445
 )
 
@@ -26,7 +27,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	s.m.scratch = scratch{}
 	if m.formed {
 		s.m.keys, s.m.records = m.keys.freeze(), m.records.freeze()
-		s.m.domains = append([]domain(nil), m.domains...)
+		s.m.tallies, s.m.domainBytes = slices.Clone(m.tallies), slices.Clone(m.domainBytes)
 	}
 	return s
 }
@@ -44,7 +45,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	m := &s.m
 	m.writeFields(f)
 	if m.formed {
-		m.keys.write(f, m.quotas)
+		m.keys.write(f, m.roster.quotas)
 		m.records.write(f)
 	}
 	f.u64(m.StateHash())
@@ -83,8 +84,14 @@ func (m *Machine) writeFields(f *frameWriter) {
 	f.u64(m.version.Number)
 	f.uvarint(uint64(len(m.canonical)))
 	f.raw(m.canonical)
-	for i := range m.quotas {
-		f.u64(uint64(m.quotas[i].known))
+	f.uvarint(uint64(len(m.roster.domains)))
+	for _, name := range m.roster.domains {
+		f.raw(appendText(nil, name))
+	}
+	f.uvarint(uint64(len(m.roster.quotas)))
+	for n := range m.roster.quotas {
+		f.raw(m.roster.quotas[n].append(nil))
+		f.u64(uint64(m.tallies[n].cut))
 	}
 }
 

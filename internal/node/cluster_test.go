@@ -1,141 +1,464 @@
 package node_test
 
 import (
-	"context"
-	"crypto/rand"
-	"log/slog"
+	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/quorate/quorate/internal/fsm"
-	"github.com/quorate/quorate/internal/keyspace"
-	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/node"
 	"github.com/quorate/quorate/internal/partition"
 	"github.com/quorate/quorate/internal/policy"
 )
 
-// threePerMinute is a set with one policy: three per 60 s and principal.
-func threePerMinute() policy.Set {
-	return policy.Set{Policies: []policy.Policy{{
-		Name: "conversions", Domain: "video", Key: []string{"principal"},
-		Limits: []policy.Limit{{Name: "per-minute", Algorithm: limit.RollingWindow, Amount: 3, Window: 60e9}},
-	}}}
+// leaders says which node leads each partition, as a node sees it.
+func (m *member) leaders() map[int]string {
+	leads := map[int]string{}
+	for _, p := range m.Status().GetPartitions() {
+		leads[int(p.GetRoute().GetPartition())] = p.GetRoute().GetLeader()
+	}
+	return leads
 }
 
-func openCluster(t *testing.T, dir string, set policy.Set) *node.Cluster {
-	t.Helper()
-	level := slog.LevelError
-	if testing.Verbose() {
-		level = slog.LevelInfo
-	}
-	c, err := node.Open(node.Config{
-		Dir: dir, Set: set, Registry: prometheus.NewRegistry(),
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-	})
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
+// only makes a cluster of that many partitions.
+func only(partitions int) func(*trio) { return func(tr *trio) { tr.partitions = partitions } }
+
+func TestAClusterBeginsOnlyOnceAllItsNodesAreReached(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start("n1", "n3")
+	tr.until("both waiting for the third", func() bool {
+		for _, m := range tr.running() {
+			if state, detail := m.State(); state != "founding" || !strings.Contains(detail, "missing: n2") {
+				return false
+			}
 		}
+		return true
 	})
-	return c
+	if ok, why := tr.node("n1").Ready(); !ok {
+		t.Errorf("not ready, %s: a start in order would never get to the third node", why)
+	}
+	if o := tr.node("n1").ask(t, "u1"); o.Result != partition.NoQuorum {
+		t.Errorf("result %d before there is a cluster", o.Result)
+	}
+	tr.start("n2")
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
 }
 
-func ready(t *testing.T, c *node.Cluster) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := c.Ready(ctx); err != nil {
-		t.Fatalf("ready: %v", err)
+func TestUsageSurvivesAStopOfAll(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	tr.want("u2", partition.Allowed)
+	for _, name := range tr.names {
+		tr.stop(name)
 	}
+	tr.start()
+	tr.ready()
+	tr.want("u1", partition.Denied)
+	tr.want("u2", partition.Allowed, partition.Allowed, partition.Denied)
 }
 
-// ask sends one check and waits for its outcome.
-func ask(t *testing.T, c *node.Cluster, principal string) partition.Outcome {
-	t.Helper()
-	d, err := keyspace.NewDescriptor([]keyspace.Entry{{Name: "principal", Value: principal}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan partition.Outcome, 1)
-	call := &partition.Call{
-		Request: partition.Request{Domain: "video", Descriptors: []keyspace.Descriptor{d}, Cost: 1, ID: newID(), Unfenced: true},
-		Done:    func(c *partition.Call) { done <- c.Outcome },
-	}
-	c.Submit(call)
-	select {
-	case o := <-done:
-		return o
-	case <-time.After(20 * time.Second):
-		t.Fatal("no answer within 20 s")
-		panic("unreachable")
-	}
-}
-
-func newID() (id fsm.ID) {
-	_, _ = rand.Read(id[:])
-	return id
-}
-
-func want(t *testing.T, c *node.Cluster, principal string, results ...partition.Result) {
-	t.Helper()
-	for i, r := range results {
-		if o := ask(t, c, principal); o.Result != r {
-			t.Fatalf("check %d of %s: result %d, want %d", i+1, principal, o.Result, r)
+// One node after the other, with somebody asking all the time.
+func TestARollingRestartForgetsNothing(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	for i, name := range tr.names {
+		user := fmt.Sprint("u", i)
+		tr.want(user, partition.Allowed)
+		tr.stop(name)
+		tr.want(user, partition.Allowed)
+		tr.start(name)
+		tr.want(user, partition.Allowed)
+		tr.until(name+" up", func() bool {
+			state, _ := tr.node(name).State()
+			ok, _ := tr.node(name).Ready()
+			return state == "up" && ok
+		})
+		for j := range i + 1 {
+			tr.want(fmt.Sprint("u", j), partition.Denied)
 		}
 	}
 }
 
-func TestThreeAreAllowedAndTheFourthIsDenied(t *testing.T) {
-	c := openCluster(t, t.TempDir(), threePerMinute())
-	ready(t, c)
-	want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed, partition.Denied)
-	want(t, c, "u43", partition.Allowed)
+func TestAFailoverForgetsNothing(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", partition.Allowed, partition.Allowed)
+	was := tr.node("n1").leaders()[0]
+	tr.isolate(was)
+	others := slices.DeleteFunc(slices.Clone(tr.names), func(n string) bool { return n == was })
+	tr.until("another leader", func() bool {
+		now := tr.node(others[0]).leaders()[0]
+		return now != "" && now != was
+	})
+	tr.until("the old one to refuse", func() bool { return tr.node(was).ask(t, "u9").Result > partition.UnknownDomain })
+	tr.want("u1", partition.Allowed, partition.Denied)
+	tr.heal()
+	tr.until("one leader in everybody's eyes", func() bool {
+		return tr.node(was).leaders()[0] == tr.node(others[0]).leaders()[0]
+	})
+	tr.want("u1", partition.Denied)
 }
 
-func TestUsageSurvivesAStop(t *testing.T) {
-	dir := t.TempDir()
-	c := openCluster(t, dir, threePerMinute())
-	ready(t, c)
-	want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed, partition.Denied)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
+func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	tr.everywhere()
+	for _, name := range tr.names {
+		tr.isolate(name)
 	}
-	c = openCluster(t, dir, threePerMinute())
-	ready(t, c)
-	want(t, c, "u42", partition.Denied)
+	for _, m := range tr.running() {
+		tr.until("no answer of "+m.ID(), func() bool { return m.ask(t, "u2").Result > partition.UnknownDomain })
+		for _, user := range []string{"u1", "u2"} {
+			if o := m.ask(t, user); o.Result <= partition.UnknownDomain {
+				t.Errorf("%s answers %s with %d", m.ID(), user, o.Result)
+			}
+		}
+		if in := m.Inspect("video", principal("u1")); in.Result <= partition.UnknownDomain {
+			t.Errorf("inspecting: %d", in.Result)
+		}
+	}
 }
 
-func TestABlankReplicaStaysOutAndNothingIsForgotten(t *testing.T) {
-	dir := t.TempDir()
-	c := openCluster(t, dir, threePerMinute())
-	ready(t, c)
-	want(t, c, "u42", partition.Allowed, partition.Allowed, partition.Allowed)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range node.Names() {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+// A node whose disk is gone comes back as somebody else, and stays out.
+func TestABlankDiskStaysOutAndNothingIsForgotten(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	for _, name := range []string{"n1", "n2"} {
+		tr.stop(name)
+		if err := os.RemoveAll(filepath.Join(tr.dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		if i == 1 {
+		tr.start(name)
+		tr.until(name+" stays out", func() bool {
+			state, detail := tr.node(name).State()
+			return state == "awaiting replacement" && strings.Contains(detail, "disk")
+		})
+		if ok, why := tr.node(name).Ready(); ok {
+			t.Errorf("%s passes for ready: %s", name, why)
+		}
+		if name == "n1" {
+			tr.want("u1", partition.Denied)
+		}
+	}
+	tr.until("no answer", func() bool { return tr.node("n3").ask(t, "u1").Result > partition.UnknownDomain })
+	for _, m := range tr.running() {
+		if o := m.ask(t, "u9"); o.Result <= partition.UnknownDomain {
+			t.Errorf("%s answers with %d", m.ID(), o.Result)
+		}
+	}
+}
+
+// An old copy of a disk forgot what it acknowledged since, and its votes. Put in the disk's place it must not
+// help anybody to a majority.
+func TestAnOldCopyOfADiskNeverVotes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		what      string // is copied
+		restarted bool   // between the copy and what it forgets
+	}{
+		"the folder, from before the last start": {"n1", true},
+		"the logs, from before the last start":   {"n1/p0", true},
+		"the folder, of the last run":            {"n1", false},
+		"the logs, of the last run":              {"n1/p0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr, old := newTrio(t, only(1)), t.TempDir()
+			tr.start()
+			tr.ready().apply(threePerMinute())
+			if tc.restarted {
+				tr.stop("n1")
+				copyTree(t, filepath.Join(tr.dir, tc.what), filepath.Join(old, tc.what))
+				tr.start("n1")
+				tr.ready()
+			} else {
+				copyTree(t, filepath.Join(tr.dir, tc.what), filepath.Join(old, tc.what))
+			}
+			tr.everywhere()
+			tr.isolate("n3")
+			tr.until("another leader than n3", func() bool {
+				now := tr.node("n1").leaders()[0]
+				return now == "n1" || now == "n2"
+			})
+			tr.want("u42", fourth[:3]...)
+			for _, n := range tr.names {
+				tr.stop(n)
+			}
+			tr.heal()
+			if err := os.RemoveAll(filepath.Join(tr.dir, tc.what)); err != nil {
+				t.Fatal(err)
+			}
+			copyTree(t, filepath.Join(old, tc.what), filepath.Join(tr.dir, tc.what))
+
+			tr.start("n1", "n3") // n2, which knows best, is away
+			tr.until("n1 stays out", func() bool {
+				state, _ := tr.node("n1").State()
+				return state == "awaiting replacement"
+			})
+			for range 10 {
+				for _, m := range tr.running() {
+					if o := m.ask(t, "u42"); o.Result <= partition.UnknownDomain {
+						t.Fatalf("%s answers with %d", m.ID(), o.Result)
+					}
+				}
+			}
+			tr.start("n2")
+			tr.want("u42", partition.Denied)
+		})
+	}
+}
+
+// A log that can't be read, or that is lost, costs one replica; the others go on, and so do the node's others.
+func TestADamagedLogStaysOutAlone(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"not a log":  func(path string) error { return os.WriteFile(path, []byte("not a log at all"), 0o600) },
+		"lost":       os.Remove,
+		"emptied":    func(path string) error { return os.Truncate(path, 0) },
+		"no replica": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrio(t)
+			tr.start()
+			tr.ready().apply(threePerMinute())
+			tr.want("u1", fourth...)
+			tr.stop("n2")
+			if err := spoil(filepath.Join(tr.dir, "n2", "p1", "raft.db")); err != nil {
+				t.Fatal(err)
+			}
+			tr.start("n2")
+			tr.until("the replica of partition 1 stays out", func() bool {
+				state, detail := tr.node("n2").State()
+				return state == "awaiting replacement" && strings.Contains(detail, "[1]")
+			})
+			tr.want("u1", partition.Denied)
+			tr.want("u2", fourth...)
+			for _, p := range tr.node("n2").Status().GetPartitions() {
+				for _, r := range p.GetReplicas() {
+					if out := r.GetState() == "awaiting replacement"; out != (r.GetNode() == "n2" && r.GetPartition() == 1) {
+						t.Errorf("partition %d: %s is %s", r.GetPartition(), r.GetNode(), r.GetState())
+					}
+				}
+			}
+		})
+	}
+}
+
+// What genesis fixed can't be changed by a configuration.
+func TestAConfigurationThatDiffersFromTheGenesisIsRefused(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready()
+	tr.stop("n1")
+	for name, change := range map[string]func(*node.Config){
+		"partitions":  func(c *node.Config) { c.Partitions = 7 },
+		"memory":      func(c *node.Config) { c.Memory = 1 << 20 },
+		"replication": func(c *node.Config) { c.Replication = 1 },
+		"nodes":       func(c *node.Config) { c.Nodes[2].Name = "n4" },
+		"one less":    func(c *node.Config) { c.Nodes = c.Nodes[:2]; c.Replication = 2 },
+		"the name":    func(c *node.Config) { c.Name = "n2" },
+		"a stranger":  func(c *node.Config) { c.Name = "n9" },
+	} {
+		cfg := tr.config("n1")
+		change(&cfg)
+		if err := tr.tryStart(cfg); err == nil {
+			t.Errorf("%s: it started", name)
+			tr.stop(cfg.Name)
+		}
+	}
+	tr.start("n1")
+	tr.ready()
+}
+
+// A node of another cluster, at an address where this cluster has one, is not let in.
+func TestAnotherClustersNodeIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	foreign := newTrio(t, only(1))
+	foreign.start()
+	foreign.ready()
+	tr.stop("n1")
+	foreign.stop("n1")
+	if err := os.RemoveAll(filepath.Join(tr.dir, "n1")); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, filepath.Join(foreign.dir, "n1"), filepath.Join(tr.dir, "n1"))
+	tr.start("n1")
+	for range 20 {
+		if state, _ := tr.node("n1").State(); state == "up" {
 			break
 		}
-		c = openCluster(t, dir, threePerMinute())
-		ready(t, c)
-		want(t, c, "u42", partition.Denied)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
+		<-time.After(50 * time.Millisecond)
+	}
+	tr.want("u1", partition.Denied)
+	for _, m := range tr.running() {
+		if o := m.ask(t, "u1"); o.Result == partition.Allowed {
+			t.Errorf("%s allows", m.ID())
 		}
 	}
-	c = openCluster(t, dir, threePerMinute())
-	want(t, c, "u42", partition.NoQuorum)
-	want(t, c, "u99", partition.NoQuorum)
+}
+
+func TestClosingUnderLoadAnswersEveryCallOnce(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	var answered, asked atomic.Int64
+	var askers sync.WaitGroup
+	ending := make(chan struct{})
+	for i := range 8 {
+		askers.Go(func() {
+			for j := 0; ; j++ {
+				select {
+				case <-ending:
+					return
+				default:
+				}
+				done := make(chan struct{})
+				asked.Add(1)
+				tr.node(tr.names[i%3]).Submit(&partition.Call{
+					Request: partition.Request{Domain: "video", Cost: 1, ID: newID(), Unfenced: true, To: partition.AnyPartition,
+						Descriptors: descriptors(fmt.Sprint("u", i, j))},
+					Done: func(*partition.Call) { answered.Add(1); close(done) },
+				})
+				<-done
+			}
+		})
+	}
+	tr.until("some answers", func() bool { return answered.Load() > 200 })
+	var closing sync.WaitGroup
+	for _, m := range tr.running() {
+		closing.Go(func() {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	closing.Wait()
+	close(ending)
+	askers.Wait()
+	if asked.Load() != answered.Load() {
+		t.Errorf("%d asked, %d answered", asked.Load(), answered.Load())
+	}
+}
+
+// With more nodes than replicas most partitions have no replica on a node: it still knows the way, and its
+// partitions the policies.
+func TestNodesKnowOfPartitionsThatTheyDontHost(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, func(tr *trio) { tr.names = []string{"n1", "n2", "n3", "n4", "n5"} })
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	for i := range 10 {
+		tr.want(fmt.Sprint("u", i), fourth...)
+	}
+	wrong := 0
+	for _, m := range tr.running() {
+		for i := range 10 {
+			switch o := m.ask(t, fmt.Sprint("u", i)); o.Result {
+			case partition.Denied:
+			case partition.NotLeader:
+				wrong++
+				if m.AddressOf(o.Leader) == "" {
+					t.Errorf("%s sends u%d to %q, which has no address", m.ID(), i, o.Leader)
+				}
+			default:
+				t.Errorf("%s: u%d ends with %d", m.ID(), i, o.Result)
+			}
+		}
+	}
+	if wrong == 0 {
+		t.Error("every node answered everything")
+	}
+}
+
+// Every node leads its share once all are up, also after one was away.
+func TestLeadersAreSpread(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, func(tr *trio) { tr.timing.Balance = 500 * time.Millisecond })
+	tr.start()
+	spread := func() bool {
+		leads := tr.node("n1").leaders()
+		return len(leads) == 3 && len(slices.Compact(slices.Sorted(maps.Values(leads)))) == 3 && !slices.Contains(slices.Collect(maps.Values(leads)), "")
+	}
+	tr.until("one leader a node", spread)
+	tr.stop("n2")
+	tr.until("none at n2", func() bool { return !slices.Contains(slices.Collect(maps.Values(tr.node("n1").leaders())), "n2") })
+	tr.start("n2")
+	tr.until("one leader a node again", spread)
+}
+
+// A set comes into force everywhere, and a node that was away learns of it.
+func TestPoliciesReachEveryPartition(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t)
+	tr.start()
+	tr.ready()
+	if o := tr.node("n1").ask(t, "u1"); o.Result != partition.Pending {
+		t.Errorf("without policies: %d", o.Result)
+	}
+	tr.apply(threePerMinute())
+	for _, m := range tr.running() {
+		tr.until("the set at "+m.ID(), func() bool {
+			canonical, version, partitions := m.Policies()
+			for _, p := range partitions {
+				if p.GetVersion().GetNumber() != 1 {
+					return false
+				}
+			}
+			return version.GetNumber() == 1 && string(canonical) == string(threePerMinute().Canonical()) && len(partitions) == 3
+		})
+	}
+	for _, m := range tr.running() {
+		_, err := m.Apply(t.Context(), policy.Set{Policies: []policy.Policy{{Name: "x"}}}, nil, false)
+		var problems policy.Problems
+		var elsewhere *partition.NotLeaderError
+		if !errors.As(err, &problems) && !errors.As(err, &elsewhere) {
+			t.Errorf("%s takes a set that is none: %v", m.ID(), err)
+		}
+	}
+}
+
+// copyTree copies a file or a folder.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := to + strings.TrimPrefix(path, from)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil || d.IsDir() {
+			return errors.Join(err, os.MkdirAll(target, 0o700))
+		}
+		b, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(target, b, 0o600))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -4,121 +4,175 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
 	"sync"
+	"sync/atomic"
 
-	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/partition"
 	"github.com/quorate/quorate/internal/transport"
 )
 
-// replica is one running replica with all that it has open.
-type replica struct {
-	name   string
-	id     string
-	stores *partition.Stores
-	link   *transport.Local
-	group  *partition.Group
-
-	mu      sync.Mutex
-	running bool  // its failures end the process
-	early   error // one from before it ran
+// hosting is what a node runs once it has its genesis.
+type hosting struct {
+	genesis  Genesis
+	links    *transport.Links
+	replicas []*replica // in the order of their partitions
 }
 
-// shared is what the replicas of a process share.
-type shared struct {
-	dir     string
-	genesis partition.Genesis
-	network *transport.Network
-	clock   *clock.Accumulator
-	source  clock.Source
-	metrics *partition.Metrics
-	log     *slog.Logger
-	fatal   func(error)
-	timing  Timing
-}
-
-// openReplica opens a replica's disk and its link, and runs nothing yet; what it
-// opened before an error is closed again.
-func openReplica(sh shared, name string) (r *replica, err error) {
-	identity, _, err := partition.OpenIdentity(sh.dir, name)
-	if err != nil {
-		return nil, fmt.Errorf("open replica %s: %w", name, err)
+// of returns the node's replica of a partition that runs, nil if there is none.
+func (h *hosting) of(p int) *replica {
+	if h == nil {
+		return nil
 	}
-	r = &replica{name: name, id: identity.ServerID()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("open replica %s: %w", name, err), r.close())
-			r = nil
+	for _, r := range h.replicas {
+		if r.partition == p && r.running() != nil {
+			return r
 		}
-	}()
-	r.stores, err = partition.OpenStores(filepath.Join(sh.dir, name), partition.StoreOptions{
-		Elapsed:      func() int64 { return sh.clock.Read().Elapsed },
-		TimeOf:       fsm.TimeOf,
-		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
-		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
-		Fatal:        func(err error) { r.fail(sh, err) },
-	})
-	if err != nil {
-		return r, err
 	}
-	r.link, err = sh.network.Join(r.id)
-	return r, err
-}
-
-// run starts a replica that has been opened.
-func (r *replica) run(sh shared) (err error) {
-	r.group, err = partition.Open(sh.groupConfig(r))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err = errors.Join(err, r.early); err != nil {
-		return fmt.Errorf("start replica %s: %w", r.name, err)
-	}
-	r.running = true
 	return nil
 }
 
-// fail hears of the first error after which the replica can't go on. Once it runs,
-// that ends the process; before, it is one disk that can't be started from.
-func (r *replica) fail(sh shared, err error) {
+// replica is this node's part of one partition. Its stores are open unless it is kept out.
+type replica struct {
+	node      *Node
+	partition int
+	members   []string // server ids, the one that leads where it can first
+	stores    *partition.Stores
+	link      *transport.Remote
+	group     atomic.Pointer[partition.Group] // nil until it runs
+
+	mu     sync.Mutex
+	ran    bool  // its failures end the process
+	early  error // one from before it ran
+	closed bool
+	out    error // why it is kept out
+}
+
+func (r *replica) running() *partition.Group { return r.group.Load() }
+
+// openReplica opens a replica's disk and runs nothing yet. What can't be opened is kept out, and says why.
+func (n *Node) openReplica(g Genesis, links *transport.Links, p int) (*replica, error) {
+	r := &replica{node: n, partition: p, members: g.Groups[p]}
+	if err := r.open(links); err != nil {
+		if errors.Is(err, partition.ErrLocked) {
+			return nil, err
+		}
+		r.keepOut(err)
+	}
+	return r, nil
+}
+
+func (r *replica) open(links *transport.Links) (err error) {
+	n := r.node
+	folder := n.disk.group(r.partition)
+	if err := r.inspect(folder); err != nil {
+		return err
+	}
+	if err := partition.MakeFolders(folder); err != nil {
+		return err
+	}
+	r.stores, err = partition.OpenStores(folder, partition.StoreOptions{
+		Elapsed:      func() int64 { return n.clock.Read().Elapsed },
+		TimeOf:       fsm.TimeOf,
+		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
+		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
+		Fatal:        r.fail,
+	})
+	if err != nil {
+		return err
+	}
+	id := n.disk.identity.ServerID()
+	r.link, err = links.Join(uint32(r.partition), id)
+	if err != nil {
+		return errors.Join(err, r.stores.Close())
+	}
+	return nil
+}
+
+// inspect refuses a folder that has lost what it held.
+func (r *replica) inspect(folder string) error {
+	holds, err := partition.Inspect(folder)
+	switch {
+	case err != nil:
+		return err
+	case !r.node.disk.founded && holds.Formed:
+		return fmt.Errorf("%s holds entries of a cluster that this disk was not founded in", folder)
+	case r.node.disk.founded && !holds.Formed && holds.LastIndex == 0:
+		return partition.ErrLogLost
+	}
+	return nil
+}
+
+// start runs a replica whose start all that must have noted have noted.
+func (r *replica) start(g Genesis) error {
+	n := r.node
+	settings := g.settings(r.partition)
+	group, err := partition.Open(partition.Config{
+		ID: n.disk.identity.ServerID(), Replicas: r.members, Settings: &settings,
+		Stores: r.stores, Transport: r.link, Clock: n.clock, Source: n.source,
+		Log: n.log.With("partition", r.partition), Metrics: n.metrics, Fatal: r.fail,
+		Election: n.cfg.Timing.Election, TickEvery: n.cfg.Timing.TickEvery, LogBytes: n.cfg.LogBytes,
+	})
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.running {
+	if r.early != nil {
+		return errors.Join(r.early, group.Close())
+	}
+	r.ran = true
+	r.group.Store(group)
+	return nil
+}
+
+// fail hears of the first error after which the replica can't go on. Once it runs, that ends the process;
+// before, it is a disk that can't be started from.
+func (r *replica) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ran {
 		r.early = err
 		return
 	}
-	sh.fatal(fmt.Errorf("replica %s: %w", r.name, err))
+	r.node.fail(fmt.Errorf("partition %d: %w", r.partition, err))
 }
 
-func (sh shared) groupConfig(r *replica) partition.Config {
-	settings := fsm.Settings{
-		Seed: sh.genesis.Seed, Partitions: uint16(sh.genesis.Partitions), Epoch: 1, Horizon: fsm.DefaultHorizon,
-		Bound: fsm.BoundFor(fsm.DefaultNodeBound, len(sh.genesis.Replicas), sh.genesis.Partitions, len(sh.genesis.Replicas)),
-	}
-	settings.DomainBound = settings.Bound / 2
-	return partition.Config{
-		ID: r.id, Genesis: sh.genesis, Settings: &settings,
-		Stores: r.stores, Transport: r.link, Clock: sh.clock, Source: sh.source,
-		Log: sh.log.With("node", r.name, "partition", 0), Metrics: sh.metrics, Fatal: func(err error) { r.fail(sh, err) },
-		Election: sh.timing.Election, TickEvery: sh.timing.TickEvery,
+// keepOut leaves the replica out until it is replaced.
+func (r *replica) keepOut(why error) {
+	r.node.log.Error("awaiting replacement", "partition", r.partition, "error", why)
+	r.mu.Lock()
+	r.out = why
+	r.mu.Unlock()
+	if err := r.close(); err != nil {
+		r.node.log.Warn("close a replica that stays out", "partition", r.partition, "error", err)
 	}
 }
 
-// leads reports whether the replica runs, leads and answers.
-func (r *replica) leads() bool { return r.group != nil && r.group.Leading() }
+// keptOut says why the replica is kept out; nil: it isn't.
+func (r *replica) keptOut() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out
+}
 
 // stop ends Raft.
 func (r *replica) stop() error {
-	if r.group == nil {
-		return nil
+	if g := r.running(); g != nil {
+		return g.Close()
 	}
-	return r.group.Close()
+	return nil
 }
 
 // close closes what is open: Raft before its links, the links before the disks.
 func (r *replica) close() error {
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if closed {
+		return nil
+	}
 	errs := []error{r.stop()}
 	if r.link != nil {
 		errs = append(errs, r.link.Close())

@@ -165,7 +165,9 @@ type Call struct {
 	Done func(*Call)
 
 	check   fsm.Check
-	refused bool // state showed at submission that it can't be admitted
+	version fsm.Version // of the set that check was resolved under
+	anew    int         // how often it was resolved anew
+	refused bool        // state showed at submission that it can't be admitted
 	joined  *Call
 	copies  int // how many calls have joined this one
 	size    int

@@ -35,7 +35,7 @@ type cluster struct {
 	dir      string
 	origin   time.Time
 	network  *transport.Network
-	genesis  partition.Genesis
+	names    []string // server ids of the replicas
 	settings fsm.Settings
 	set      policy.Set
 	replicas []*replica
@@ -93,15 +93,15 @@ func pass(d time.Duration) { time.Sleep(d) }
 func newCluster(t testing.TB, dir string, options ...func(*cluster)) *cluster {
 	cl := &cluster{
 		t: t, dir: dir, origin: time.Now(), network: transport.NewNetwork(transport.Options{}),
-		genesis: partition.NewGenesis(1, []string{"a", "b", "c"}), set: policies(),
+		names: []string{"a", "b", "c"}, set: policies(),
 	}
 	cl.settings = fsm.Settings{
-		Seed: cl.genesis.Seed, Partitions: 1, Epoch: 1, Horizon: fsm.DefaultHorizon, Bound: 1 << 30, DomainBound: 1 << 30,
+		Seed: keyspace.Seed{1, 2, 3}, Partitions: 1, Epoch: 1, Horizon: fsm.DefaultHorizon, Bound: 1 << 30, DomainBound: 1 << 30,
 	}
 	for _, o := range options {
 		o(cl)
 	}
-	for _, id := range cl.genesis.Replicas {
+	for _, id := range cl.names {
 		r := &replica{cluster: cl, id: id, clock: &skewed{origin: cl.origin}, registry: prometheus.NewRegistry()}
 		r.metrics = partition.NewMetrics(r.registry)
 		r.disk = &shelf{InmemStore: raft.NewInmemStore()}
@@ -167,7 +167,7 @@ func (r *replica) start() {
 	r.link, err = cl.network.Join(r.id)
 	r.must(err)
 	cfg := partition.Config{
-		ID: r.id, Genesis: cl.genesis, Bootstrap: true, Settings: &cl.settings,
+		ID: r.id, Replicas: cl.names, Bootstrap: true, Settings: &cl.settings,
 		Stores: r.stores, Transport: &link{Local: r.link, closing: r.stopping}, Clock: accumulator, Source: r.clock,
 		Log: slog.New(slog.DiscardHandler), Metrics: r.metrics, Fatal: r.fatal,
 	}

@@ -57,8 +57,8 @@ func (g *Group) Seal(term uint64, c *Call) (sealed int) {
 	g.mu.Lock()
 	g.queue.push(c)
 	g.mu.Unlock()
-	checks, _, _ := g.take(&leadership{term: term, ready: true})
-	return len(checks)
+	_, c.version = g.Enforced()
+	return len(g.take(&leadership{term: term, ready: true}).checks)
 }
 
 // Applied hears of an entry as from the state machine.
@@ -76,6 +76,9 @@ func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_in
 
 // Settle ends an entry as Raft's future does that failed.
 func (g *Group) Settle(seq uint64, err error) { g.settle(seq, err) }
+
+// Refuse hears that an entry was refused.
+func (g *Group) Refuse(err error) { g.refused(err) }
 
 // Seq is the number of the newest entry proposed here.
 func (g *Group) Seq() uint64 {

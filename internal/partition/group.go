@@ -1,8 +1,6 @@
 package partition
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -22,8 +20,8 @@ import (
 type Config struct {
 	// ID is this replica's server id: its name and its disk's incarnation.
 	ID string
-	// Genesis names the replicas that vote; their addresses are their ids.
-	Genesis Genesis
+	// Replicas are the server ids of those that vote, and their addresses.
+	Replicas []string
 	// Bootstrap writes the founding entry if it isn't there: at genesis.
 	Bootstrap bool
 	// Settings, if not nil, are logged by the first leader of a new partition.
@@ -118,6 +116,11 @@ type Group struct {
 	firstDue     int64 // run's own: when to try a first entry again
 	formationDue int64 // and settings
 
+	transferring atomic.Bool
+	unleased     atomic.Pointer[unleased]
+	refusedSince atomic.Int64 // monotonic; of entries during a handover; 0: none lately
+	ticked       atomic.Int64 // monotonic; run's last round
+
 	compacting atomic.Bool
 	compactDue atomic.Int64 // monotonic; not before, after one that gained too little
 
@@ -146,7 +149,7 @@ func Open(cfg Config) (*Group, error) {
 		cfg: cfg, log: cfg.Log, metrics: cfg.Metrics, source: cfg.Source, clock: cfg.Clock, stores: cfg.Stores,
 		queue: newQueue(cfg.Queue), inFlight: map[idKey]*Call{}, flights: map[uint64]*flight{},
 		woken: make(chan struct{}, 1), quit: make(chan struct{}), futures: newFutures(),
-		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Genesis.Replicas),
+		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Replicas),
 	}
 	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
 	cfg.Transport.OnAck(transport.Acks{
@@ -161,6 +164,7 @@ func Open(cfg Config) (*Group, error) {
 	now := cfg.Source.Monotonic()
 	g.proposed.Store(now)
 	g.checkpointed.Store(now)
+	g.ticked.Store(now)
 	g.loop.Go(g.run)
 	return g, nil
 }
@@ -177,6 +181,7 @@ func (g *Group) run() {
 		case <-g.quit:
 			return
 		case <-ticker.C:
+			g.ticked.Store(g.source.Monotonic())
 			g.observe()
 			g.expire()
 			g.tend()
@@ -246,41 +251,6 @@ func (g *Group) stopRaft() error {
 	return down.Error()
 }
 
-// ErrOtherSet says that another policy set is in force, and that this version
-// can't switch.
-var ErrOtherSet = errors.New("another policy set is in force; changing sets is not supported yet")
-
-// SetPolicies logs a policy set as the first one of the partition, and returns
-// when it is in force. The set that is in force already is fine. It fails with
-// raft.ErrNotLeader, wrapped, on any replica but the ready leader.
-func (g *Group) SetPolicies(ctx context.Context, v fsm.Version, set policy.Set) error {
-	type result struct {
-		applied fsm.Applied
-		err     error
-	}
-	if _, err := policy.Compile(set); err != nil {
-		return fmt.Errorf("policy set: %w", err)
-	}
-	results := make(chan result, 1)
-	canonical := set.Canonical()
-	g.propose(func(h fsm.Header) []byte { return fsm.PoliciesEntry(h, v, canonical) },
-		func(a fsm.Applied, err error) { results <- result{a, err} })
-	select {
-	case r := <-results:
-		switch {
-		case r.err != nil:
-			return fmt.Errorf("log the policy set: %w", r.err)
-		case r.applied.Refusal == fsm.RefusedSet:
-			return ErrOtherSet
-		case r.applied.Refusal != fsm.Accepted:
-			return fmt.Errorf("log the policy set: %w", raft.ErrLeadershipLost)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("log the policy set: %w", ctx.Err())
-	}
-}
-
 // Status is a look at one replica.
 type Status struct {
 	ID      string
@@ -289,20 +259,25 @@ type Status struct {
 	Term    uint64
 	Ready   bool // leads, and answers
 	Applied uint64
-	Formed  bool // settings are in force
-	HasSet  bool
-	SetHash [32]byte
-	Version fsm.Version
-	Now     int64 // decision time of the last entry applied
-	Hash    uint64
-	Memory  fsm.Memory
+	// Lag is how many entries are committed, as far as it knows, and not applied here.
+	Lag      uint64
+	LogBytes uint64
+	Formed   bool // settings are in force
+	HasSet   bool
+	SetHash  [32]byte
+	Version  fsm.Version
+	Now      int64 // decision time of the last entry applied
+	Hash     uint64
+	Memory   fsm.Memory
 }
 
 // Status reports where this replica stands.
 func (g *Group) Status() Status {
 	s := Status{ID: g.cfg.ID, State: g.raft.State().String(), Leader: g.leaderID(), Term: g.raft.CurrentTerm()}
-	lead := g.lead.Load()
-	s.Ready = lead != nil && lead.ready
+	s.Ready, s.LogBytes = g.Leading(), g.stores.LogBytes()
+	if committed, handed := g.raft.CommitIndex(), g.raft.AppliedIndex(); committed > handed {
+		s.Lag = committed - handed
+	}
 	g.machine.Read(func(m *fsm.Machine) {
 		set, version := m.Set()
 		_, s.Formed = m.Settings()

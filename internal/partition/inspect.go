@@ -22,103 +22,96 @@ var ErrLocked = errors.New("another process has the replica's folder open")
 // lockTimeout is how long another process may still take to let go of a folder.
 const lockTimeout = 2 * time.Second
 
-// Inspect says what the folder dir/name holds, without starting Raft and without changing anything.
-// It returns [ErrIdentityLost], [ErrLocked], or whatever makes the folder unreadable: an unreadable
-// folder has no condition.
-func Inspect(dir, name string) (State, error) {
-	s := State{Name: name}
-	identity, err := readIdentity(dir, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, refuseOrphans(filepath.Join(dir, name))
-	}
-	if err != nil {
-		return s, fmt.Errorf("inspect replica %s: %w", name, err)
-	}
-	s.Condition, s.ServerID = Blank, identity.ServerID()
-	switch g, err := ReadGenesis(dir, name); {
-	case err == nil:
-		s.Condition, s.Genesis = Fresh, &g
-	case !errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("inspect replica %s: %w", name, err)
-	}
-	var formed bool
-	folder := filepath.Join(dir, name)
-	if s.Peers, err = readPeers(folder); err != nil {
-		return s, fmt.Errorf("inspect replica %s: %w", name, err)
-	}
-	err = protect(func() (err error) {
-		formed, err = s.inspectLog(folder)
-		return err
-	})
-	if err == nil && !formed && s.LastIndex == 0 && isFounded(folder) {
-		err = ErrLogLost
-	}
-	switch {
-	case errors.Is(err, ErrLogLost):
-		s.Condition, s.Damage = Damaged, err
-	case err != nil:
-		return s, fmt.Errorf("inspect replica %s: %w", name, err)
-	case formed:
-		s.Condition = Formed
-	}
-	return s, nil
+var (
+	// ErrLogLost says that a replica's log, with its votes, is gone or older than its snapshots.
+	ErrLogLost = errors.New("the log is lost beside its snapshots")
+	// ErrRewound says that a replica's disk holds less than others saw it hold: an old copy was put back.
+	// What it acknowledged since, and its votes, are gone, so it is a lost disk.
+	ErrRewound = errors.New("the disk is an old copy of itself")
+)
+
+// Holdings is what a replica's folder shows before Raft starts on it.
+type Holdings struct {
+	// Formed: it took part in a group that was at work: an entry beyond the founding one, a snapshot, or
+	// a term that only a running group can have reached.
+	Formed    bool
+	LastIndex uint64 // of its log; 0 or 1 when not formed
+	Start     Start  // its number and its newest entry
 }
 
-// inspectLog fills in the last index and the start, and tells whether the log proves a group that was at work. A
-// snapshot beside a log that doesn't know its term is what is left of a lost log, votes and all: it
-// gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
-func (s *State) inspectLog(folder string) (formed bool, err error) {
-	snapshot, formed, err := lastInSnapshots(folder)
+// Inspect says what the folder holds, without starting Raft and without changing anything. It returns
+// [ErrLogLost], [ErrLocked], or whatever makes the folder unreadable.
+func Inspect(folder string) (h Holdings, err error) {
+	err = protect(func() error { return h.inspect(folder) })
 	if err != nil {
-		return false, err
+		return Holdings{}, fmt.Errorf("inspect %s: %w", folder, err)
+	}
+	return h, nil
+}
+
+// inspect fills in what there is. A snapshot beside a log that doesn't know its term is what is left of a
+// lost log, votes and all: it gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
+func (h *Holdings) inspect(folder string) (err error) {
+	snapshot, any, err := lastInSnapshots(folder)
+	if err != nil {
+		return err
 	}
 	path := filepath.Join(folder, logFile)
 	switch begun, err := begun(path); {
 	case err != nil:
-		return false, err
-	case !begun && formed:
-		return false, ErrLogLost
+		return err
+	case !begun && any:
+		return ErrLogLost
 	case !begun:
-		return false, nil
+		return nil
 	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly()})
 	if err != nil {
-		return false, lockError(err)
+		return lockError(err)
 	}
 	defer func() { err = errors.Join(err, bolt.Close()) }()
 
 	log, stable := logStore{disk: bolt}, stableStore{disk: bolt}
-	if s.LastIndex, err = bolt.LastIndex(); err != nil {
-		return false, err
+	if h.LastIndex, err = bolt.LastIndex(); err != nil {
+		return err
 	}
-	term, err := stable.getUint64(currentTermKey)
-	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return false, err
+	term, err := orZero(stable.getUint64(currentTermKey))
+	if err != nil {
+		return err
 	}
 	if term < snapshot.Term {
-		return false, ErrLogLost
+		return ErrLogLost
 	}
-	number, err := stable.getUint64(startKey)
-	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return false, err
+	number, err := orZero(stable.getUint64(startKey))
+	if err != nil {
+		return err
 	}
 	var last raft.Log
-	if s.LastIndex > 0 {
-		if err := log.get(s.LastIndex, &last); err != nil {
-			return false, err
+	if h.LastIndex > 0 {
+		if err := log.get(h.LastIndex, &last); err != nil {
+			return err
 		}
 	}
-	s.Start = snapshot.later(Start{number, last.Term, last.Index})
-	switch s.LastIndex {
+	h.Start = snapshot.Later(Start{number, last.Term, last.Index})
+	switch h.LastIndex {
 	case 0:
 		// The founding entry comes right after term 1 and before Raft first starts; a later term
 		// without an entry is of a replica that ran.
-		return formed || term > foundingTerm, nil
+		h.Formed = any || term > foundingTerm
 	case 1:
-		return formed || last.Type != raft.LogConfiguration || s.Genesis == nil, nil
+		h.Formed = any || last.Type != raft.LogConfiguration
 	default:
-		return true, nil
+		h.Formed = true
 	}
+	return nil
+}
+
+// orZero takes a number that was never written for 0.
+func orZero(v uint64, err error) (uint64, error) {
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return 0, nil
+	}
+	return v, err
 }
 
 // begun tells whether the file holds the tables of a log: a process may have died while creating it.
@@ -169,7 +162,7 @@ func lastInSnapshots(folder string) (last Start, any bool, err error) {
 		any = true
 		term, rest, _ := strings.Cut(e.Name(), "-")
 		index, _, _ := strings.Cut(rest, "-")
-		last = last.later(Start{Term: number(term), Index: number(index)})
+		last = last.Later(Start{Term: number(term), Index: number(index)})
 	}
 	return last, any, err
 }

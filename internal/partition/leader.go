@@ -40,6 +40,7 @@ func (g *Group) takeOver(term uint64) {
 	g.log.Info("leading", "term", term)
 	g.metrics.leaderChanges.Inc()
 	g.firstDue, g.formationDue = 0, 0
+	g.refusedSince.Store(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.gaps.Store(g.clock.Read().Gaps)
@@ -170,4 +171,12 @@ func (g *Group) distrust(gaps uint64) {
 }
 
 // leased reports whether this leader may answer from memory at this moment.
-func (g *Group) leased() bool { return g.lease.Valid(g.source.Monotonic()) }
+func (g *Group) leased() bool {
+	now := g.source.Monotonic()
+	if u := g.unleased.Load(); u != nil && now < u.until {
+		if lead := g.lead.Load(); lead == nil || lead.term <= u.term {
+			return false
+		}
+	}
+	return g.lease.Valid(now)
+}

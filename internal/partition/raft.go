@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,7 +28,7 @@ func openRaft(cfg Config, machine *fsm.Replicated) (*raft.Raft, error) {
 	c.SnapshotThreshold = math.MaxUint64 // Group.compact goes by bytes
 	c.Logger = raftLog(cfg.Log)
 	if cfg.Bootstrap {
-		if err := cfg.Stores.Bootstrap(cfg.Genesis); err != nil {
+		if err := cfg.Stores.Bootstrap(cfg.Replicas); err != nil {
 			return nil, fmt.Errorf("write the founding entry: %w", err)
 		}
 	}
@@ -51,6 +52,8 @@ type sink struct{ log *slog.Logger }
 // Accept implements hclog.SinkAdapter.
 func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	switch {
+	case isFailedRequest(msg):
+		s.log.Debug("raft: "+msg, args...)
 	case level >= hclog.Error:
 		s.log.Error("raft: "+msg, args...)
 	case level >= hclog.Warn:
@@ -58,4 +61,15 @@ func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	case level >= hclog.Info:
 		s.log.Debug("raft: "+msg, args...)
 	}
+}
+
+// isFailedRequest tells of messages about a peer that doesn't answer, one for each request: the transport says
+// once that a link is down, and why.
+func isFailedRequest(msg string) bool {
+	for _, what := range []string{"failed to heartbeat to", "failed to appendEntries to", "failed to make requestVote RPC", "failed to contact"} {
+		if strings.HasPrefix(msg, what) {
+			return true
+		}
+	}
+	return false
 }

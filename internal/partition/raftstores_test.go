@@ -20,7 +20,6 @@ import (
 type trio struct {
 	t       *testing.T
 	dir     string
-	genesis partition.Genesis
 	network *transport.Network
 	benches []*bench
 	rafts   []*raft.Raft
@@ -58,7 +57,6 @@ func (savedTime) Release() {}
 func newTrio(t *testing.T) *trio {
 	t.Helper()
 	tr := &trio{t: t, dir: t.TempDir(), network: transport.NewNetwork(transport.Options{})}
-	tr.genesis = foundUntil(t, tr.dir, 99)
 	tr.start()
 	t.Cleanup(tr.stop)
 	return tr
@@ -67,14 +65,15 @@ func newTrio(t *testing.T) *trio {
 func (tr *trio) start() {
 	tr.t.Helper()
 	tr.benches, tr.rafts, tr.states = nil, nil, nil
-	for i, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c"} {
 		b := &bench{t: tr.t, folder: filepath.Join(tr.dir, name)}
+		b.must(partition.MakeFolders(b.folder))
 		b.open()
-		server := tr.genesis.Configuration().Servers[i]
-		link, err := tr.network.Join(string(server.Address))
+		b.must(b.Bootstrap([]string{"a", "b", "c"}))
+		link, err := tr.network.Join(name)
 		b.must(err)
 		config := raft.DefaultConfig()
-		config.LocalID, config.Logger, config.TrailingLogs = server.ID, hclog.NewNullLogger(), 1
+		config.LocalID, config.Logger, config.TrailingLogs = raft.ServerID(name), hclog.NewNullLogger(), 1
 		state := &lastTime{}
 		r, err := raft.NewRaft(config, state, b.Log, b.Stable, b.Snapshots, link)
 		b.must(err)
@@ -151,7 +150,7 @@ func TestRaftInstallsASnapshotAndHeldFollows(t *testing.T) {
 		lags := (leader + 1) % 3
 		tr.apply(leader, 1)
 		tr.until("all have it", func() bool { return tr.states[lags].at.Load() == 1 })
-		tr.network.Isolate(raft.ServerAddress(tr.genesis.Replicas[lags]))
+		tr.network.Isolate(raft.ServerAddress([]string{"a", "b", "c"}[lags]))
 		for at := range int64(20) {
 			tr.apply(leader, 100+at)
 		}

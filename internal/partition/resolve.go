@@ -84,14 +84,15 @@ func (r *resolver) build(c *Call, domain int32, charges []policy.Charge) (Outcom
 	case len(decided) == 0:
 		return r.stale(c, charges), true
 	case len(decided) < len(charges) && c.To == AnyPartition:
-		return Outcome{Result: NotSupported, Detail: severalPartitions}, true
+		return Outcome{Result: NotSupported, Detail: SeveralPartitions}, true
 	}
 	c.check.Digest = r.settings.Seed.Digest(c.Domain, c.Cost, decided)
-	c.size = fsm.CheckSize(&c.check)
+	c.size, c.version = fsm.CheckSize(&c.check), r.version
 	return Outcome{}, false
 }
 
-const severalPartitions = "its keys live in several partitions, which this asker can't ask one after another: " +
+// SeveralPartitions tells why a check over several partitions is not decided for an asker that names none.
+const SeveralPartitions = "its keys live in several partitions, which this asker can't ask one after another: " +
 	"ask through a gateway, or choose partitionBy so that they share one"
 
 func (r *resolver) agrees(c *Call, charges []policy.Charge) bool {

@@ -32,47 +32,62 @@ func (g *Group) nextSeq() uint64 {
 func (g *Group) sequence() {
 	for {
 		lead := g.lead.Load()
-		if lead == nil || !lead.ready {
+		if lead == nil || !lead.ready || g.transferring.Load() {
 			return
 		}
 		now := g.stamp(lead)
-		checks, version, seq := g.take(lead)
-		if len(checks) == 0 {
+		s := g.take(lead)
+		g.submitAnew(s.outdated)
+		if len(s.checks) == 0 {
 			return
 		}
-		h := fsm.Header{Time: now, Term: lead.term, Seq: seq}
-		g.metrics.batchSize.Observe(float64(len(checks)))
-		g.apply(fsm.BatchEntry(h, version, checks), seq)
+		h := fsm.Header{Time: now, Term: lead.term, Seq: s.seq}
+		g.metrics.batchSize.Observe(float64(len(s.checks)))
+		g.apply(fsm.BatchEntry(h, s.version, s.checks), s.seq)
 	}
 }
 
-// take moves calls from the queue into a flight.
-func (g *Group) take(lead *leadership) (checks []*fsm.Check, version fsm.Version, seq uint64) {
-	g.machine.Read(func(m *fsm.Machine) { _, version = m.Set() })
+// sealed is what goes into one entry.
+type sealed struct {
+	checks   []*fsm.Check
+	version  fsm.Version // of the set that they were resolved under
+	seq      uint64
+	outdated []*Call // left out: resolved under another
+}
+
+// take moves calls from the queue into a flight. An entry names the set that its checks
+// were resolved under, so those that waited while sets changed are left out.
+func (g *Group) take(lead *leadership) (s sealed) {
+	g.machine.Read(func(m *fsm.Machine) { _, s.version = m.Set() })
 	now := g.source.Monotonic()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lead.Load() != lead || g.batches >= g.cfg.InFlight {
-		return nil, version, 0
+		return s
 	}
 	f := &flight{term: lead.term, since: now}
 	for bytes := 0; g.queue.total > 0 && len(f.calls) < fsm.MaxChecks && bytes < maxBatchBytes; {
 		c := g.queue.pop()
-		if c.Deadline != 0 && c.Deadline <= now {
+		switch {
+		case c.version != s.version:
+			g.forget(c)
+			s.outdated = append(s.outdated, c)
+			continue
+		case c.Deadline != 0 && c.Deadline <= now:
 			g.forget(c)
 			g.late = append(g.late, c)
 			continue
 		}
 		bytes += c.size
 		f.calls = append(f.calls, c)
-		checks = append(checks, &c.check)
+		s.checks = append(s.checks, &c.check)
 	}
-	if len(checks) > 0 {
-		seq = g.nextSeq()
-		g.flights[seq] = f
+	if len(s.checks) > 0 {
+		s.seq = g.nextSeq()
+		g.flights[s.seq] = f
 		g.batches++
 	}
-	return checks, version, seq
+	return s
 }
 
 // proposeBare proposes an entry that nobody waits for.
@@ -129,6 +144,7 @@ func (g *Group) settle(seq uint64, err error) {
 		return
 	}
 	g.log.Debug("entry not applied", "term", f.term, "error", err)
+	g.refused(err)
 	if f.done != nil {
 		f.done(fsm.Applied{}, err)
 	}
@@ -190,6 +206,7 @@ func (g *Group) applied(a fsm.Applied) {
 		f.done(a, nil)
 		return
 	}
+	g.refusedSince.Store(0)
 	g.latency.observe(time.Duration(g.source.Monotonic() - f.since))
 	g.metrics.commitSeconds.Observe(time.Duration(g.source.Monotonic() - f.since).Seconds())
 	g.deliver(f, a)
@@ -197,19 +214,45 @@ func (g *Group) applied(a fsm.Applied) {
 
 // deliver wakes the callers of a batch with its answers.
 func (g *Group) deliver(f *flight, a fsm.Applied) {
-	if a.Refusal != fsm.Accepted {
-		why := NotLeader
-		if a.Refusal == fsm.RefusedVersion {
-			why = StalePolicy
-		}
+	switch a.Refusal {
+	case fsm.Accepted:
+	case fsm.RefusedVersion:
+		g.submitAnew(f.calls)
+		return
+	default:
 		for _, c := range f.calls {
-			g.finishAll(c, g.failed(why))
+			g.finishAll(c, g.failed(NotLeader))
 		}
 		return
 	}
 	base := g.base()
 	for i, c := range f.calls {
 		g.finishAll(c, base.of(a.Answers[i]))
+	}
+}
+
+// mostAnew is how often a call is resolved anew, because sets changed while it waited, before its
+// asker is told to resolve it.
+const mostAnew = 3
+
+// submitAnew submits calls that were provably not decided, as the set changed after they were
+// resolved: with them all that joined them, each for itself.
+func (g *Group) submitAnew(calls []*Call) {
+	var again []*Call
+	for _, first := range calls {
+		for c := first; c != nil; {
+			next := c.joined
+			c.joined = nil
+			if c.anew++; c.anew > mostAnew {
+				g.finishAll(c, g.failed(StalePolicy))
+			} else {
+				again = append(again, c)
+			}
+			c = next
+		}
+	}
+	if len(again) > 0 {
+		g.Submit(again...)
 	}
 }
 

@@ -56,7 +56,7 @@ type Stores struct {
 	weights *weighedDisk
 }
 
-// OpenStores opens the stores in the replica's folder, which has an identity. It returns [ErrLocked]
+// OpenStores opens the stores in the replica's folder, which must be there. It returns [ErrLocked]
 // after two seconds if another process has them, and [ErrDamaged] where they can't be believed; from
 // then on it is Fatal that hears of errors.
 func OpenStores(folder string, o StoreOptions) (*Stores, error) {
@@ -95,7 +95,7 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
+	if err := SyncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
 		return nil, err
 	}
 	weights := &weighedDisk{disk: d}
@@ -136,9 +136,9 @@ func (s *Stores) Held() clock.Held { return s.log.Held() }
 // LogBytes is what the entries of the log weigh.
 func (s *Stores) LogBytes() uint64 { return s.weights.bytes() }
 
-// Bootstrap writes the founding entry of a genesis unless it is there. Unlike the library's, it can
-// be repeated after a process died in the middle of it.
-func (s *Stores) Bootstrap(g Genesis) error {
+// Bootstrap writes the founding entry of a group unless it is there: every replica votes, and its address is
+// its server id. Unlike the library's, it can be repeated after a process died in the middle of it.
+func (s *Stores) Bootstrap(replicas []string) error {
 	last, err := s.Log.LastIndex()
 	if err != nil || last > 0 {
 		return err
@@ -148,8 +148,15 @@ func (s *Stores) Bootstrap(g Genesis) error {
 	}
 	return s.Log.StoreLog(&raft.Log{
 		Index: 1, Term: foundingTerm, Type: raft.LogConfiguration,
-		Data: raft.EncodeConfiguration(g.Configuration()),
+		Data: raft.EncodeConfiguration(voters(replicas)),
 	})
+}
+
+func voters(replicas []string) (c raft.Configuration) {
+	for _, id := range replicas {
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+	}
+	return c
 }
 
 // Close closes the stores. Raft must have been shut down before. It can be called more than once.

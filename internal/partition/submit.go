@@ -259,7 +259,7 @@ func (b base) of(a fsm.Answer) Outcome {
 	default:
 		o.Result = NotLeader
 	}
-	if o.Result <= Exceeded {
+	if o.Result <= Exceeded && a.Policy >= 0 { // a replayed allow may speak of a limit that is gone
 		o.Policy = b.set.Policy(a.Policy)
 	}
 	return o

@@ -196,7 +196,7 @@ func (p *Policy) largestAmount() uint64 {
 			largest = max(largest, p.largestOf(l))
 		}
 	}
-	if p.KeepHistory > p.longestWindow() {
+	if p.KeepHistory > longestWindow(p.Limits) {
 		// History beyond the windows is kept for amounts that aren't known yet.
 		largest = max(largest, MaxUnmergedAmount)
 	}

@@ -137,7 +137,7 @@ func (p *Policy) normalize() {
 	setDefault(&p.Domain, p.Namespace)
 	setDefault(&p.Mode, Enforce)
 	setDefault(&p.OnUnavailable, Deny)
-	setDefault(&p.KeepHistory, p.longestWindow())
+	setDefault(&p.KeepHistory, longestWindow(p.Limits))
 	p.Match, p.Key = sortedEntries(p.Match), sortedNames(p.Key)
 	if p.PartitionBy == nil {
 		p.PartitionBy = p.Key
@@ -162,9 +162,9 @@ func normalizeRules(rules []Rule) {
 }
 
 // longestWindow is the longest of the rolling windows in ns, 0 if there is none: only they need history.
-func (p *Policy) longestWindow() int64 {
+func longestWindow(limits []Limit) int64 {
 	var longest int64
-	for _, l := range p.Limits {
+	for _, l := range limits {
 		if l.Algorithm == limit.RollingWindow {
 			longest = max(longest, l.Window)
 		}

@@ -216,7 +216,7 @@ func (v *validator) domains(domains []Domain) {
 }
 
 func (v *validator) keepHistory(path string, p *Policy) {
-	switch longest := p.longestWindow(); {
+	switch longest := longestWindow(p.Limits); {
 	case p.KeepHistory < 0:
 		v.add(path, "%s is negative", FormatDuration(p.KeepHistory))
 	case p.KeepHistory > MaxSpan:

@@ -196,6 +196,15 @@ func (l *Links) Group(id uint32, self raft.ServerID, nodeOfAddress func(raft.Ser
 	return r, nil
 }
 
+// Join is [Links.Group] where every server id names its node: the node's name, a hyphen and the incarnation of
+// its disk.
+func (l *Links) Join(group uint32, self string) (*Remote, error) {
+	return l.Group(group, raft.ServerID(self), func(address raft.ServerAddress) (string, bool) {
+		node := nodeOf(string(address))
+		return node, node != ""
+	})
+}
+
 // remote returns the replica of a group that is here, or nil.
 func (l *Links) remote(group uint32) *Remote {
 	l.mu.Lock()

@@ -1,0 +1,90 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hashicorp/raft"
+)
+
+var (
+	// ErrTransferring says that leadership is being handed over already.
+	ErrTransferring = errors.New("leadership is being handed over")
+	// ErrWedged says that the library went on refusing entries long after a handover had ended
+	// (hashicorp/raft #696).
+	ErrWedged = errors.New("entries are refused as if leadership were being handed over")
+)
+
+// wedgedAfter is how many election timeouts of refusals no handover can explain.
+const wedgedAfter = 10
+
+// Transfer hands leadership to the replica with that server id, or, if it is empty, to one that has most of
+// the log. Meanwhile nothing is proposed: checks wait in the queue, for an election timeout at most. It
+// returns nil once this replica has ceased to lead, and raft.ErrNotLeader, wrapped, if it doesn't lead.
+//
+// A follower that is told to take over is voted for although the others hear a leader, on which every lease
+// relies: from then on this leader has none. Where the handover fails, the word may still be on its way. Once
+// this leader has logged its time again, whoever gets it that late has less of the log than the others, and
+// no vote.
+func (g *Group) Transfer(ctx context.Context, to string) error {
+	if !g.Leading() {
+		return fmt.Errorf("hand over leadership: %w", raft.ErrNotLeader)
+	}
+	if g.transferring.Swap(true) {
+		return ErrTransferring
+	}
+	g.unleased.Store(&unleased{term: g.raft.CurrentTerm(), until: math.MaxInt64})
+	done := make(chan error, 1)
+	g.futures.begin()
+	go func() {
+		defer g.futures.end()
+		defer g.wake()
+		err := g.transfer(to)
+		if err != nil {
+			u := *g.unleased.Load()
+			u.until = g.source.Monotonic() + int64(g.cfg.TickEvery+3*g.cfg.Election)
+			g.unleased.Store(&u)
+		}
+		g.transferring.Store(false)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("hand over leadership: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("hand over leadership: %w", ctx.Err())
+	}
+}
+
+// unleased is a term whose leader has no lease until then.
+type unleased struct {
+	term  uint64
+	until int64 // monotonic
+}
+
+func (g *Group) transfer(to string) error {
+	if to == "" {
+		return g.raft.LeadershipTransfer().Error()
+	}
+	return g.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to)).Error()
+}
+
+// refused hears why an entry got into no log. One refusal is what a handover is; refusals without an end are
+// a replica that leads and can't: the end of its process lets the others elect.
+func (g *Group) refused(err error) {
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		return
+	}
+	now := g.source.Monotonic()
+	if g.refusedSince.CompareAndSwap(0, now) {
+		return
+	}
+	if now-g.refusedSince.Load() > int64(wedgedAfter*g.cfg.Election) {
+		g.cfg.Fatal(ErrWedged)
+	}
+}

@@ -1,0 +1,104 @@
+package partition_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/partition"
+)
+
+// A handover under load costs nobody an answer that was given, and the new leader is the one that was meant.
+func TestLeadershipIsHandedOverToWhomItIsMeantFor(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		crowd := gather(cl, 8, func(int) string { return "u1" })
+		pass(time.Second)
+		for range 3 {
+			from := cl.leader()
+			to := cl.others(from)[0]
+			if err := from.group.Load().Transfer(context.Background(), to.id); err != nil {
+				t.Fatal(err)
+			}
+			if err := from.group.Load().Transfer(context.Background(), to.id); !errors.Is(err, raft.ErrNotLeader) {
+				t.Errorf("of one that doesn't lead: %v", err)
+			}
+			pass(2 * time.Second)
+			if now := cl.leader(); now != to {
+				t.Errorf("%s leads, not %s", now.id, to.id)
+			}
+		}
+		crowd.disperse()
+		cl.leader().want("three", "u2", partition.Allowed)
+	})
+}
+
+// Followers vote for whom the leader names although they hear the leader: what its lease relies on doesn't
+// hold from then on, and it answers nothing from memory. When the handover has failed for good, it does again.
+func TestALeaderThatHandsOverAnswersNothingFromMemory(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		for range 3 {
+			r.want("three", "u1", partition.Allowed)
+		}
+		r.want("three", "u1", partition.Denied)
+		to := cl.others(r)[0]
+		cl.network.Isolate(raft.ServerAddress(to.id))
+		pass(100 * time.Millisecond)
+		err := r.group.Load().Transfer(context.Background(), to.id)
+		if err == nil {
+			t.Fatal("handed over to one that is cut off")
+		}
+		if o := r.ask(cl.request("three", "u1")); o.Result != partition.NoQuorum {
+			t.Errorf("right after a handover that failed: got %s", name(o.Result))
+		}
+		r.want("three", "u2", partition.Allowed) // what the log decides goes on
+		pass(8 * time.Second)
+		r.want("three", "u1", partition.Denied)
+	})
+}
+
+func TestOneHandoverAtATime(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		to := cl.others(r)[0]
+		to.disk.slow(3 * time.Second) // which keeps its main loop from hearing
+		r.submit(cl.request("three", "u1"))
+		pass(time.Millisecond)
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if err := r.group.Load().Transfer(short, to.id); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if err := r.group.Load().Transfer(context.Background(), to.id); !errors.Is(err, partition.ErrTransferring) {
+			t.Errorf("a second one: %v", err)
+		}
+		to.disk.slow(0)
+		pass(3 * time.Second)
+	})
+}
+
+// A leader that goes on refusing entries long after any handover is of no use, and leads as long as it lives.
+func TestALeaderThatRefusesForEverEnds(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		g := r.group.Load()
+		refuse := func(after time.Duration, want int) {
+			t.Helper()
+			pass(after)
+			g.Refuse(raft.ErrLeadershipTransferInProgress)
+			if got := r.ends(); len(got) != want || want > 0 && !errors.Is(got[0], partition.ErrWedged) {
+				t.Errorf("heard %v", got)
+			}
+		}
+		refuse(0, 0)
+		refuse(9*time.Second, 0)
+		r.want("three", "u1", partition.Allowed) // it takes entries: all is well
+		refuse(9*time.Second, 0)
+		g.Refuse(raft.ErrNotLeader)
+		refuse(9*time.Second, 0)
+		refuse(2*time.Second, 1)
+	})
+}
