@@ -79,7 +79,7 @@ func (k *ask) fail() outcome {
 // now and then asks any node who that is.
 func (k *ask) whom() (address string, moved <-chan struct{}) {
 	for {
-		if time.Until(k.deadline) < leastTime {
+		if k.ctx.Err() != nil || time.Until(k.deadline) < leastTime {
 			k.miss(pastDeadline, "the deadline is too near for another send")
 			return "", nil
 		}

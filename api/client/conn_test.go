@@ -42,6 +42,21 @@ func (n *node) Inspect(context.Context, *quotav1.InspectRequest) (*quotav1.Inspe
 // dial serves n on this machine and connects to it.
 func dial(t *testing.T, n *node) *client.Conn {
 	t.Helper()
+	c, err := client.Dial(serve(t, n), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// serve serves n on this machine until the test's end.
+func serve(t *testing.T, n *node) (address string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -50,20 +65,13 @@ func dial(t *testing.T, n *node) *client.Conn {
 	quotav1.RegisterQuotaServer(s, n)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c, err := client.Dial(l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
 		s.Stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
-	return c
+	return l.Addr().String()
 }
 
 func decided(d quotav1.Decision) *quotav1.CheckResponse {

@@ -13,32 +13,26 @@ import (
 type metrics struct {
 	allows, denials, hinted prometheus.Counter
 	failures                *prometheus.CounterVec
-	sends                   *prometheus.CounterVec
+	first, repeat, peek     prometheus.Counter // sends
 	broken, spent           prometheus.Counter
 	inFlight                prometheus.Gauge
 }
-
-// Kinds of sends.
-const (
-	sendFirst  = "first"
-	sendRepeat = "repeat"
-	sendPeek   = "peek"
-)
 
 func newMetrics(r prometheus.Registerer, hints *hints) (*metrics, error) {
 	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_client_checks_total", Help: "Checks with a decision, by decision and whether a node was asked.",
 	}, []string{"decision", "source"})
+	sends := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_client_sends_total", Help: "Checks sent to nodes, by kind.",
+	}, []string{"kind"})
 	m := &metrics{
+		first: sends.WithLabelValues("first"), repeat: sends.WithLabelValues("repeat"), peek: sends.WithLabelValues("peek"),
 		allows:  checks.WithLabelValues("allow", "node"),
 		denials: checks.WithLabelValues("deny", "node"),
 		hinted:  checks.WithLabelValues("deny", "hint"),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_client_failures_total", Help: "Checks without a decision, by reason.",
 		}, []string{"reason"}),
-		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_client_sends_total", Help: "Checks sent to nodes, by kind.",
-		}, []string{"kind"}),
 		broken: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_client_streams_ended_total", Help: "Check streams to nodes that have ended.",
 		}),
@@ -49,9 +43,6 @@ func newMetrics(r prometheus.Registerer, hints *hints) (*metrics, error) {
 			Name: "quorate_client_checks_in_flight", Help: "Checks that wait for their decision.",
 		}),
 	}
-	for _, kind := range []string{sendFirst, sendRepeat, sendPeek} {
-		m.sends.WithLabelValues(kind)
-	}
 	if r == nil {
 		return m, nil
 	}
@@ -59,7 +50,7 @@ func newMetrics(r prometheus.Registerer, hints *hints) (*metrics, error) {
 		Name: "quorate_client_deny_hints", Help: "Denials that are remembered.",
 	}, func() float64 { return float64(hints.count.Load()) })
 	var errs []error
-	for _, c := range []prometheus.Collector{checks, m.failures, m.sends, m.broken, m.spent, m.inFlight, known} {
+	for _, c := range []prometheus.Collector{checks, m.failures, sends, m.broken, m.spent, m.inFlight, known} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -68,11 +59,11 @@ func newMetrics(r prometheus.Registerer, hints *hints) (*metrics, error) {
 func (m *metrics) sent(k *ask) {
 	switch {
 	case k.peek:
-		m.sends.WithLabelValues(sendPeek).Inc()
+		m.peek.Inc()
 	case k.sends == 1:
-		m.sends.WithLabelValues(sendFirst).Inc()
+		m.first.Inc()
 	default:
-		m.sends.WithLabelValues(sendRepeat).Inc()
+		m.repeat.Inc()
 	}
 }
 

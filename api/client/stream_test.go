@@ -30,7 +30,7 @@ func TestChecksGatherWhileOthersAreOnTheirWay(t *testing.T) {
 		synctest.Wait() // the way is full, the rest is gathered
 		close(s.a.hold)
 		asking.Wait()
-		if n := len(s.a.messages); n > 100 {
+		if n := len(s.a.messages); n > callers/10 {
 			s.Errorf("%d messages for %d checks", n, callers)
 		}
 		for _, m := range s.a.messages {
@@ -112,26 +112,16 @@ func TestAnAnswerUnderAWrongTagIsNobodys(t *testing.T) {
 	}
 }
 
-// TestAQuestionIsItsCallersAgain as soon as Check returns, though a copy may still be on its way.
+// TestAQuestionIsItsCallersAgain as soon as Check returns, though it may be sent once more, or be on its way.
 func TestAQuestionIsItsCallersAgain(t *testing.T) {
-	play(t, 1, func(s *scene) { s.a.hold = make(chan struct{}) }, func(s *scene) {
-		for range 2000 {
-			go func() { // fill the way
-				s.check(func(m *quotav1.CheckRequest) {
-					m.Descriptors[0] = descriptor("user", "u", "about", strings.Repeat("x", 900))
-				})
-			}()
-		}
-		synctest.Wait()
+	play(t, 1, answering(reply{silent: true}), func(s *scene) {
 		m := asks("user", "u1")
 		m.DecisionId = []byte("0123456789abcdef")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		s.client.Check(ctx, m)
+		s.want(said(s.client.Check(ctx, m)), "OUTCOME_UNKNOWN")
 		m.DecisionId[0], m.Descriptors[0].Entries[0].Value[0] = 'x', 'x' // the race detector looks on
 		m.Descriptors[0].Entries[0].Name = "other"
-		close(s.a.hold)
-		time.Sleep(5 * time.Second)
 	})
 }
 

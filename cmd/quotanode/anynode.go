@@ -43,6 +43,8 @@ func (a anyNode) Describe() *quotav1.DescribeResponse { return a.some().Describe
 
 func (a anyNode) AddressOf(leader string) string { return a.some().AddressOf(leader) }
 
+func (a anyNode) Elapsed() *quotav1.ElapsedResponse { return a.some().Elapsed() }
+
 var errNotHere = errors.New("nodes speak to each other at addresses of their own")
 
 func (a anyNode) Found([]byte) error { return errNotHere }

@@ -69,7 +69,7 @@ func (n *Node) shouldHandOver(r *replica) bool {
 		applied := g.Status().Applied
 		for _, s := range p.told() {
 			if int(s.GetPartition()) == r.partition && s.GetId() == first {
-				return s.GetState() == stateFollower && s.GetApplied()+caughtUp >= applied
+				return s.GetState() == stateFollower && !s.GetClockDoubted() && s.GetApplied()+caughtUp >= applied
 			}
 		}
 	}

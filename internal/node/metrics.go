@@ -67,6 +67,7 @@ func (c *collector) replica(gauge sample, r *replica) {
 		value      float64
 	}{
 		{"leading", "1 if this node leads the partition and answers.", oneIf(s.Ready)},
+		{"clock_doubted", "1 while the node's clock runs faster than those of all other replicas that are heard.", oneIf(r.doubted.Load())},
 		{"leader_known", "1 if the replica knows a leader.", oneIf(s.Leader != "")},
 		{"raft_term", "Raft term of the replica.", float64(s.Term)},
 		{"applied_index", "Index of the last entry that the replica has applied.", float64(s.Applied)},

@@ -58,6 +58,8 @@ type Timing struct {
 	// Balance is how long a replica has to be fit to lead before it gets to, where it is the one that leads if
 	// it can: whoever has only just come back may soon go again. 5 s.
 	Balance time.Duration
+	// Compare is the least time over which clocks are compared. 10 s.
+	Compare time.Duration
 }
 
 // Address is where a node is found.
@@ -242,6 +244,7 @@ func (n *Node) work(ctx context.Context) {
 	all.Go(func() { n.watchOwn(ctx) })
 	all.Go(func() { n.spreadPolicies(ctx) })
 	all.Go(func() { n.spreadLeaders(ctx) })
+	all.Go(func() { n.compareClocks(ctx) })
 	all.Go(func() {
 		if err := n.begin(ctx); err != nil && ctx.Err() == nil {
 			n.fail(err)

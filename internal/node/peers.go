@@ -19,6 +19,7 @@ import (
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/access"
+	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/partition"
 )
 
@@ -38,6 +39,10 @@ type peer struct {
 	rpc  quotav1.PeerClient
 
 	heard atomic.Int64 // monotonic; when it was heard last; 0: never
+
+	comparison clock.Comparison // compareClocks' own
+	slower     bool             // our clock runs faster than its; the same's
+	compared   bool             // that is known
 
 	mu        sync.Mutex
 	replicas  []*quotav1.ReplicaStatus // as it last told

@@ -40,6 +40,7 @@ type replica struct {
 	stores    *partition.Stores
 	link      *transport.Remote
 	group     atomic.Pointer[partition.Group] // nil until it runs
+	doubted   atomic.Bool                     // the node's clock is too fast to lead it
 
 	mu     sync.Mutex
 	ran    bool  // its failures end the process
@@ -77,6 +78,7 @@ func (r *replica) open(links *transport.Links) (err error) {
 		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
 		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
 		Fatal:        r.fail,
+		Appended:     n.metrics.Appended,
 	})
 	if err != nil {
 		return err

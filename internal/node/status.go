@@ -123,6 +123,7 @@ func (n *Node) ownReplicas(h *hosting) (list []*quotav1.ReplicaStatus) {
 			s.State, s.Detail = awaiting, why.Error()
 		} else if g := r.running(); g != nil {
 			fillReplica(s, g.Status())
+			s.ClockDoubted = r.doubted.Load()
 		}
 		list = append(list, s)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
@@ -31,6 +32,7 @@ type trio struct {
 	partitions int
 	timing     node.Timing
 	names      []string
+	sources    map[string]clock.Source // of those whose clocks aren't the kernel's
 	links      map[string]string // addresses, the same for as long as the trio lives
 	grpc       map[string]string
 
@@ -93,7 +95,7 @@ func listen(t *testing.T, address string) net.Listener {
 func (tr *trio) config(name string) node.Config {
 	cfg := node.Config{
 		Name: name, Dir: filepath.Join(tr.dir, name), Partitions: tr.partitions, Timing: tr.timing,
-		Links: listen(tr.t, tr.links[name]), Log: logger(), Registry: prometheus.NewRegistry(),
+		Links: listen(tr.t, tr.links[name]), Log: logger(), Registry: prometheus.NewRegistry(), Source: tr.sources[name],
 		DialLink: func(ctx context.Context, to string) (net.Conn, error) { return tr.dial(ctx, name, to) },
 	}
 	for _, n := range tr.names {

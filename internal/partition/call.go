@@ -86,6 +86,8 @@ const (
 	NoQuorum
 	// Pending: no policy set is in force yet.
 	Pending
+	// Clock: the leader's clock runs faster than those of the others.
+	Clock
 	// Overloaded: the queue is full, or the deadline can't be met.
 	Overloaded
 	// Late: the deadline passed before the check was sealed.
@@ -171,6 +173,7 @@ type Call struct {
 	joined  *Call
 	copies  int // how many calls have joined this one
 	size    int
+	came    int64 // monotonic; when it was queued
 }
 
 func (c *Call) finish(o Outcome) {

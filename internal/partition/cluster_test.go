@@ -152,7 +152,7 @@ func (r *replica) start() {
 	r.mu.Unlock()
 	r.ticker.Go(func() { accumulator.Run(ctx) })
 	o := partition.StoreOptions{
-		Elapsed: accumulator.Elapsed, TimeOf: fsm.TimeOf, Fatal: r.fatal,
+		Elapsed: accumulator.Elapsed, TimeOf: fsm.TimeOf, Fatal: r.fatal, Appended: r.metrics.Appended,
 		SnapshotTime: func(s io.Reader) (int64, error) { return fsm.SnapshotTime(s) },
 		Check:        func(entry []byte) error { _, err := fsm.ParseHeader(entry); return err },
 	}

@@ -108,6 +108,7 @@ type Group struct {
 	lead    atomic.Pointer[leadership]
 	gaps    atomic.Uint64 // of the accumulator, seen by the leader
 	landed  atomic.Uint64 // flights that landed, ever
+	began   atomic.Int64  // monotonic; when the newest apply began
 	latency mean
 	closing atomic.Bool
 
@@ -116,6 +117,7 @@ type Group struct {
 	firstDue     int64 // run's own: when to try a first entry again
 	formationDue int64 // and settings
 
+	doubted      atomic.Bool // the process's clock runs too fast to lead
 	transferring atomic.Bool
 	unleased     atomic.Pointer[unleased]
 	refusedSince atomic.Int64 // monotonic; of entries during a handover; 0: none lately
@@ -156,7 +158,7 @@ func Open(cfg Config) (*Group, error) {
 		Now: cfg.Source.Monotonic, MaxAge: int64(cfg.Lease),
 		Acked: func(peer raft.ServerID, term uint64, sentAt int64) { g.lease.Ack(string(peer), term, sentAt) },
 	})
-	r, err := openRaft(cfg, g.machine)
+	r, err := openRaft(cfg, timed{g.machine, cfg.Source.Monotonic, &g.began})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -41,6 +42,7 @@ type logStore struct {
 	timeOf    func([]byte, uint64) (int64, bool)
 	snapTime  func(io.Reader) (int64, error)
 	check     func([]byte) error
+	appended  func(time.Duration) // nil: nobody asks
 
 	mu   sync.Mutex // orders changes of held
 	held clock.Held
@@ -87,8 +89,12 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		copies[i].Extensions = sealEntry(l)
 		sealed[i] = &copies[i]
 	}
+	begun := s.elapsed()
 	if err := s.guard.do("append entries", nil, func() error { return s.disk.StoreLogs(sealed) }); err != nil {
 		return err
+	}
+	if s.appended != nil {
+		s.appended(time.Duration(s.elapsed() - begun))
 	}
 	for i := len(logs) - 1; i >= 0; i-- {
 		if at, ok := s.entryTime(logs[i]); ok {

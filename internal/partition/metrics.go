@@ -1,7 +1,13 @@
 package partition
 
 import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/fsm"
 )
 
 // Metrics are those of all replicas of one process; labels are bounded.
@@ -9,10 +15,23 @@ type Metrics struct {
 	decisions     [WouldAllow + 1]prometheus.Counter
 	replays       prometheus.Counter
 	batchSize     prometheus.Histogram
-	commitSeconds prometheus.Histogram
+	stages        [stageTotal + 1]prometheus.Observer
+	appends       prometheus.Histogram
 	leaderChanges prometheus.Counter
 	clockGaps     prometheus.Counter
 }
+
+// stage is a part of the way of a check that takes the log's.
+type stage uint8
+
+const (
+	stageQueue  stage = iota // from Submit until its batch is sealed
+	stageCommit              // from there until a majority has the entry, and this replica begins to apply it
+	stageApply               // deciding the batch
+	stageTotal               // all three
+)
+
+var stageLabels = [stageTotal + 1]string{stageQueue: "queue", stageCommit: "commit", stageApply: "apply", stageTotal: "total"}
 
 // resultLabels gives each result its labels: what was decided, and why.
 var resultLabels = [WouldAllow + 1][2]string{
@@ -29,6 +48,7 @@ var resultLabels = [WouldAllow + 1][2]string{
 	NotLeader:      {"unavailable", "not_leader"},
 	NoQuorum:       {"unavailable", "no_quorum"},
 	Pending:        {"unavailable", "policy_pending"},
+	Clock:          {"unavailable", "clock"},
 	Overloaded:     {"unavailable", "overloaded"},
 	Late:           {"unavailable", "deadline"},
 	Memory:         {"unavailable", "memory"},
@@ -48,9 +68,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "quorate_batch_checks", Help: "Checks sealed into one entry.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 6),
 		}),
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "quorate_commit_seconds", Help: "From sealing an entry to applying it.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		appends: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "quorate_log_append_seconds", Help: "Appending entries to a replica's log, until they are on disk (fdatasync).",
+			Buckets: latencyBuckets(),
 		}),
 		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_leader_changes_total", Help: "Terms that a replica of this process began to lead.",
@@ -67,8 +87,44 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			m.decisions[result] = decisions.WithLabelValues(labels[0], labels[1])
 		}
 	}
-	r.MustRegister(decisions, m.replays, m.batchSize, m.commitSeconds, m.leaderChanges, m.clockGaps)
+	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "quorate_stage_seconds", Help: "How long batches took, by stage; of each batch the check that waited longest counts.",
+		Buckets: latencyBuckets(),
+	}, []string{"stage"})
+	for s, label := range stageLabels {
+		m.stages[s] = stages.WithLabelValues(label)
+	}
+	r.MustRegister(decisions, m.replays, m.batchSize, stages, m.appends, m.leaderChanges, m.clockGaps)
 	return m
+}
+
+// latencyBuckets go from 0.1 ms, which a fast disk takes, to the three seconds after which callers have gone.
+func latencyBuckets() []float64 { return prometheus.ExponentialBuckets(0.0001, 2, 16) }
+
+// Appended hears how long an append to a replica's log took; see [StoreOptions].
+func (m *Metrics) Appended(took time.Duration) { m.appends.Observe(took.Seconds()) }
+
+// applied observes the stages of a batch, once for all of its checks. Readings are of the monotonic clock: when
+// the oldest of them came, when the batch was sealed, and when its apply began and ended.
+func (m *Metrics) applied(oldest, sealed, began, ended int64) {
+	seconds := func(from, to int64) float64 { return time.Duration(max(0, to-from)).Seconds() }
+	m.stages[stageQueue].Observe(seconds(oldest, sealed))
+	m.stages[stageCommit].Observe(seconds(sealed, began))
+	m.stages[stageApply].Observe(seconds(began, ended))
+	m.stages[stageTotal].Observe(seconds(oldest, ended))
+}
+
+// timed is a state machine that notes when it began to apply the newest entry. Raft applies one after another.
+type timed struct {
+	*fsm.Replicated
+	now   func() int64
+	began *atomic.Int64
+}
+
+// Apply implements raft.FSM.
+func (t timed) Apply(l *raft.Log) any {
+	t.began.Store(t.now())
+	return t.Replicated.Apply(l)
 }
 
 func (m *Metrics) decided(o Outcome) {

@@ -1,6 +1,7 @@
 package partition_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -89,11 +90,21 @@ func TestMetricsCountWhatWasAnswered(t *testing.T) {
 			"quorate_clock_gaps_total":                        0,
 			"quorate_batch_checks count":                      1 + 2 + 50,
 			"quorate_batch_checks sum":                        1 + 2 + 50,
-			"quorate_commit_seconds count":                    1 + 2 + 50,
+			"quorate_stage_seconds queue count":               1 + 2 + 50,
+			"quorate_stage_seconds commit count":              1 + 2 + 50,
+			"quorate_stage_seconds apply count":               1 + 2 + 50,
+			"quorate_stage_seconds total count":               1 + 2 + 50,
 		} {
 			if v, there := got[key]; !there || v != want {
 				t.Errorf("%s is %v (%v), want %v", key, v, there, want)
 			}
+		}
+		sum := func(stage string) float64 { return got["quorate_stage_seconds "+stage+" sum"] }
+		if whole, parts := sum("total"), sum("queue")+sum("commit")+sum("apply"); math.Abs(whole-parts) > 1e-9 {
+			t.Errorf("stages of %v s make up %v s", parts, whole)
+		}
+		if appends := got["quorate_log_append_seconds count"]; appends < 1+2+50 {
+			t.Errorf("%v appends to the log for %d batches", appends, 1+2+50)
 		}
 		if len(got) != before {
 			t.Errorf("%d series became %d", before, len(got))

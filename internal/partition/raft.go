@@ -10,12 +10,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-
-	"github.com/quorate/quorate/internal/fsm"
 )
 
 // openRaft starts the consensus library under the settings that its hazards ask for.
-func openRaft(cfg Config, machine *fsm.Replicated) (*raft.Raft, error) {
+func openRaft(cfg Config, machine raft.FSM) (*raft.Raft, error) {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(cfg.ID)
 	c.HeartbeatTimeout, c.ElectionTimeout = cfg.Election, cfg.Election

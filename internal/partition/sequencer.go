@@ -19,6 +19,8 @@ type flight struct {
 	calls []*Call // of a batch, in order
 	done  func(fsm.Applied, error)
 	since int64 // monotonic
+
+	oldest int64 // monotonic; when the first of the calls came
 }
 
 func (g *Group) nextSeq() uint64 {
@@ -65,7 +67,7 @@ func (g *Group) take(lead *leadership) (s sealed) {
 	if g.lead.Load() != lead || g.batches >= g.cfg.InFlight {
 		return s
 	}
-	f := &flight{term: lead.term, since: now}
+	f := &flight{term: lead.term, since: now, oldest: now}
 	for bytes := 0; g.queue.total > 0 && len(f.calls) < fsm.MaxChecks && bytes < maxBatchBytes; {
 		c := g.queue.pop()
 		switch {
@@ -79,6 +81,7 @@ func (g *Group) take(lead *leadership) (s sealed) {
 			continue
 		}
 		bytes += c.size
+		f.oldest = min(f.oldest, c.came)
 		f.calls = append(f.calls, c)
 		s.checks = append(s.checks, &c.check)
 	}
@@ -207,8 +210,9 @@ func (g *Group) applied(a fsm.Applied) {
 		return
 	}
 	g.refusedSince.Store(0)
-	g.latency.observe(time.Duration(g.source.Monotonic() - f.since))
-	g.metrics.commitSeconds.Observe(time.Duration(g.source.Monotonic() - f.since).Seconds())
+	now := g.source.Monotonic()
+	g.latency.observe(time.Duration(now - f.since))
+	g.metrics.applied(f.oldest, f.since, g.began.Load(), now)
 	g.deliver(f, a)
 }
 

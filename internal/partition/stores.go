@@ -20,7 +20,7 @@ import (
 const cachedEntries = 64
 
 // StoreOptions say what the stores must know of entries without knowing the state machine. All
-// functions are required but Check; they may be called from several goroutines.
+// functions are required but Check and Appended; they may be called from several goroutines.
 type StoreOptions struct {
 	// Elapsed reads the process's accumulator, in nanoseconds.
 	Elapsed func() int64
@@ -38,6 +38,8 @@ type StoreOptions struct {
 	// disk. Default 20 s: less, and a disk that is merely busy costs a replica; more, and a leader
 	// with a dead disk leads on.
 	StuckAfter time.Duration
+	// Appended, if not nil, hears how long each append to the log took until it was on disk.
+	Appended func(took time.Duration)
 	// Logger is handed to the snapshot store. Default: none.
 	Logger hclog.Logger
 
@@ -102,7 +104,7 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	d = weights
 	log := &logStore{
 		disk: d, snapshots: files,
-		elapsed: o.Elapsed, timeOf: o.TimeOf, snapTime: o.SnapshotTime, check: o.Check,
+		elapsed: o.Elapsed, timeOf: o.TimeOf, snapTime: o.SnapshotTime, check: o.Check, appended: o.Appended,
 	}
 	if err := protect(log.reconcile); err != nil {
 		return nil, err

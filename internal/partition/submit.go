@@ -26,6 +26,10 @@ func (g *Group) Submit(calls ...*Call) {
 		g.finishEach(calls, NoQuorum)
 		return
 	}
+	if g.doubted.Load() {
+		g.finishEach(calls, Clock)
+		return
+	}
 	s := submission{group: g, lead: lead, now: g.stamp(lead), landed: g.landed.Load()}
 	if !g.machine.Read(func(m *fsm.Machine) { s.consider(m, calls) }) {
 		g.finishEach(calls, Stopping)
@@ -123,7 +127,10 @@ func (s *submission) conclude() {
 
 // enqueue joins the rest to calls in flight, denies it, or queues it.
 func (s *submission) enqueue() {
-	g := s.group
+	if len(s.open) == 0 {
+		return
+	}
+	g, came := s.group, s.group.source.Monotonic()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range s.open {
@@ -135,6 +142,7 @@ func (s *submission) enqueue() {
 			s.answer(c, c.Outcome, true)
 			continue
 		}
+		c.came = came
 		s.queue(c)
 	}
 }
@@ -176,7 +184,7 @@ func (s *submission) queue(c *Call) {
 		s.answer(c, s.base.fail(NotLeader), false)
 		return
 	}
-	if c.Deadline != 0 && g.source.Monotonic()+int64(g.expectedWait()) > c.Deadline {
+	if c.Deadline != 0 && c.came+int64(g.expectedWait()) > c.Deadline {
 		s.answer(c, s.base.fail(Overloaded), false)
 		return
 	}

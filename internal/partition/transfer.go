@@ -61,6 +61,14 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 	}
 }
 
+// DoubtClock says whether this process's clock runs faster than those of the others. While it does, whatever this
+// replica leads, it admits nothing: windows would be shorter than they should. It should hand over.
+func (g *Group) DoubtClock(doubted bool) {
+	if g.doubted.Swap(doubted) != doubted {
+		g.log.Warn("the clock runs faster than others'", "doubted", doubted)
+	}
+}
+
 // unleased is a term whose leader has no lease until then.
 type unleased struct {
 	term  uint64

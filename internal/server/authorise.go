@@ -68,7 +68,8 @@ func (s *Server) mayCall(id access.Identity, method string) bool {
 		return id.MayRead() || s.isNode(id)
 	case quotav1.Admin_ApplyPolicies_FullMethodName:
 		return id.MayWritePolicies()
-	case quotav1.Peer_Describe_FullMethodName, quotav1.Peer_Found_FullMethodName, quotav1.Peer_Announce_FullMethodName:
+	case quotav1.Peer_Describe_FullMethodName, quotav1.Peer_Found_FullMethodName, quotav1.Peer_Announce_FullMethodName,
+		quotav1.Peer_Elapsed_FullMethodName:
 		return s.isNode(id)
 	}
 	return false

@@ -33,6 +33,7 @@ var methods = map[string][]string{
 	"/quorate.quota.v1.Peer/Describe":       {nodeN2},
 	"/quorate.quota.v1.Peer/Found":          {nodeN2},
 	"/quorate.quota.v1.Peer/Announce":       {nodeN2},
+	"/quorate.quota.v1.Peer/Elapsed":        {nodeN2},
 
 	"/grpc.health.v1.Health/Check":                                   allRoles,
 	"/grpc.health.v1.Health/List":                                    allRoles,

@@ -178,11 +178,13 @@ func cutOff(t *testing.T, call func(*secured) (conn *grpc.ClientConn, end func()
 		s := newSecured(t, d, &scene{news: []*quotav1.WatchResponse{{}}}, dir)
 		defer s.close(t)
 		conn, end := call(s)
-		checks, err := quotav1.NewQuotaClient(conn).CheckStream(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		checks, err := quotav1.NewQuotaClient(conn).CheckStream(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		watch, err := quotav1.NewRoutingClient(conn).Watch(t.Context(), &quotav1.WatchRequest{})
+		watch, err := quotav1.NewRoutingClient(conn).Watch(ctx, &quotav1.WatchRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

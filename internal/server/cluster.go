@@ -31,6 +31,8 @@ type Cluster interface {
 	// Announce notes another node's start. An error without a [syscall.Errno] in it is final: the start is
 	// behind what is known.
 	Announce(start *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error)
+	// Elapsed reads the node's measure of elapsed time.
+	Elapsed() *quotav1.ElapsedResponse
 	// AddressOf is where the node with that server id answers checks; empty: not known.
 	AddressOf(leader string) string
 }

@@ -70,3 +70,5 @@ func (s *scene) Announce(m *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse,
 }
 
 func (s *scene) AddressOf(leader string) string { return s.addresses[leader] }
+
+func (s *scene) Elapsed() *quotav1.ElapsedResponse { return &quotav1.ElapsedResponse{ElapsedNs: 7} }

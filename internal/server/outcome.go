@@ -63,6 +63,8 @@ var meanings = [...]meaning{
 		failure: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, message: "no leader has heard a majority of the replicas lately"},
 	partition.Pending: {status: http.StatusServiceUnavailable, decision: unavailable, word: "not_ready", code: codes.Unavailable, again: true,
 		failure: quotav1.FailureReason_FAILURE_REASON_POLICY_PENDING, message: "no policy set is in force yet"},
+	partition.Clock: {status: http.StatusServiceUnavailable, decision: unavailable, word: "clock", code: codes.Unavailable, again: true,
+		failure: quotav1.FailureReason_FAILURE_REASON_CLOCK, message: "the leader can't vouch for its clock"},
 	partition.Overloaded: {status: http.StatusServiceUnavailable, decision: unavailable, word: "overloaded", code: codes.Unavailable, again: true,
 		failure: quotav1.FailureReason_FAILURE_REASON_OVERLOADED, message: "the queue is full, or the deadline can't be met"},
 	partition.Late: {status: http.StatusServiceUnavailable, decision: unavailable, word: "deadline", code: codes.DeadlineExceeded, again: true,

@@ -48,6 +48,7 @@ var translations = map[partition.Result]seen{
 	partition.NotLeader:   {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NOT_LEADER, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
 	partition.Pending:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_POLICY_PENDING, retryGRPC: 1, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
 	partition.NoQuorum:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, retryGRPC: 1, status: 503, decision: "unavailable", word: "no_quorum", retryHTTP: 1},
+	partition.Clock:       {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_CLOCK, retryGRPC: 1, status: 503, decision: "unavailable", word: "clock", retryHTTP: 1},
 	partition.Overloaded:  {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OVERLOADED, retryGRPC: 1, status: 503, decision: "unavailable", word: "overloaded", retryHTTP: 1},
 	partition.Late:        {code: codes.DeadlineExceeded, failure: quotav1.FailureReason_FAILURE_REASON_DEADLINE, retryGRPC: 1, status: 503, decision: "unavailable", word: "deadline", retryHTTP: 1},
 	partition.Memory:      {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_MEMORY, retryGRPC: 1, status: 503, decision: "unavailable", word: "memory", retryHTTP: 1},
@@ -154,7 +155,6 @@ func checkOf(principal string) *quotav1.CheckRequest {
 func TestEveryReasonOfTheContractIsSentOrKnownNotToBe(t *testing.T) {
 	sent := map[quotav1.FailureReason]bool{
 		quotav1.FailureReason_FAILURE_REASON_UNSPECIFIED: true, // never sent
-		quotav1.FailureReason_FAILURE_REASON_CLOCK:       true, // no leader judges its clock against others yet
 		quotav1.FailureReason_FAILURE_REASON_QUARANTINE:  true, // nothing rewinds yet
 		// no result: the server's own, see TestWhoMayAskInWhichDomain
 		quotav1.FailureReason_FAILURE_REASON_PERMISSION_DENIED: true,

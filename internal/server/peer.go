@@ -61,6 +61,11 @@ func (p *peerService) Announce(ctx context.Context, m *quotav1.AnnounceRequest) 
 	return known, nil
 }
 
+// Elapsed reads this node's measure of elapsed time.
+func (p *peerService) Elapsed(context.Context, *quotav1.ElapsedRequest) (*quotav1.ElapsedResponse, error) {
+	return p.server.cfg.Cluster.Elapsed(), nil
+}
+
 // speaksFor returns an error unless the caller is the node that it names in the field.
 func (s *Server) speaksFor(ctx context.Context, field, node string) error {
 	id, err := s.identify(ctx)

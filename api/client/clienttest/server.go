@@ -124,6 +124,8 @@ func (s *Server) Listen() (string, error) {
 func (s *Server) Now() int64 { return s.clock.read() }
 
 // Advance moves the cluster's time on by d, which is not negative, and wakes whoever waits on its clock.
+// Clients hear of it as of all news, a moment later. Until then, after more than 10 s, what they send is taken
+// for a late copy, as in a cluster: they ask once more under a new id, but not after an unknown outcome.
 func (s *Server) Advance(d time.Duration) {
 	if d < 0 {
 		panic("clienttest: time does not go back")

@@ -772,7 +772,9 @@ type ReplicaStatus struct {
 	// Its partition.
 	Partition uint32 `protobuf:"varint,13,opt,name=partition,proto3" json:"partition,omitempty"`
 	// What keeps it from running, for people; empty: nothing.
-	Detail        string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Its node's clock runs faster than those of the others, so it shouldn't lead.
+	ClockDoubted  bool `protobuf:"varint,15,opt,name=clock_doubted,json=clockDoubted,proto3" json:"clock_doubted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -903,6 +905,13 @@ func (x *ReplicaStatus) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *ReplicaStatus) GetClockDoubted() bool {
+	if x != nil {
+		return x.ClockDoubted
+	}
+	return false
 }
 
 // ClockStatus is a node's measure of elapsed time.
@@ -1455,7 +1464,7 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x0fPartitionStatus\x126\n" +
 	"\x05route\x18\x01 \x01(\v2 .quorate.quota.v1.PartitionRouteR\x05route\x12;\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\x12\x19\n" +
-	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\x85\x03\n" +
+	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xaa\x03\n" +
 	"\rReplicaStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1471,7 +1480,8 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\arecords\x18\v \x01(\x04R\arecords\x12\x1b\n" +
 	"\tlog_bytes\x18\f \x01(\x04R\blogBytes\x12\x1c\n" +
 	"\tpartition\x18\r \x01(\rR\tpartition\x12\x16\n" +
-	"\x06detail\x18\x0e \x01(\tR\x06detail\"]\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\x12#\n" +
+	"\rclock_doubted\x18\x0f \x01(\bR\fclockDoubted\"]\n" +
 	"\vClockStatus\x12\x1d\n" +
 	"\n" +
 	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +

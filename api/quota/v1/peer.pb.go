@@ -27,6 +27,98 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ElapsedRequest asks for the time that has elapsed.
+type ElapsedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ElapsedRequest) Reset() {
+	*x = ElapsedRequest{}
+	mi := &file_quota_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ElapsedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ElapsedRequest) ProtoMessage() {}
+
+func (x *ElapsedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quota_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ElapsedRequest.ProtoReflect.Descriptor instead.
+func (*ElapsedRequest) Descriptor() ([]byte, []int) {
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+// ElapsedResponse is a reading.
+type ElapsedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time that was counted since the process began.
+	ElapsedNs int64 `protobuf:"varint,1,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"`
+	// Advances that were not counted.
+	Gaps          uint64 `protobuf:"varint,2,opt,name=gaps,proto3" json:"gaps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ElapsedResponse) Reset() {
+	*x = ElapsedResponse{}
+	mi := &file_quota_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ElapsedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ElapsedResponse) ProtoMessage() {}
+
+func (x *ElapsedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quota_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ElapsedResponse.ProtoReflect.Descriptor instead.
+func (*ElapsedResponse) Descriptor() ([]byte, []int) {
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ElapsedResponse) GetElapsedNs() int64 {
+	if x != nil {
+		return x.ElapsedNs
+	}
+	return 0
+}
+
+func (x *ElapsedResponse) GetGaps() uint64 {
+	if x != nil {
+		return x.Gaps
+	}
+	return 0
+}
+
 // DescribeRequest asks what a disk holds.
 type DescribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -38,7 +130,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_quota_v1_peer_proto_msgTypes[0]
+	mi := &file_quota_v1_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -50,7 +142,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[0]
+	mi := &file_quota_v1_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -63,7 +155,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DescribeRequest) GetFrom() string {
@@ -100,7 +192,7 @@ type DescribeResponse struct {
 
 func (x *DescribeResponse) Reset() {
 	*x = DescribeResponse{}
-	mi := &file_quota_v1_peer_proto_msgTypes[1]
+	mi := &file_quota_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +204,7 @@ func (x *DescribeResponse) String() string {
 func (*DescribeResponse) ProtoMessage() {}
 
 func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[1]
+	mi := &file_quota_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +217,7 @@ func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
 func (*DescribeResponse) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DescribeResponse) GetNode() string {
@@ -202,7 +294,7 @@ type FoundRequest struct {
 
 func (x *FoundRequest) Reset() {
 	*x = FoundRequest{}
-	mi := &file_quota_v1_peer_proto_msgTypes[2]
+	mi := &file_quota_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -214,7 +306,7 @@ func (x *FoundRequest) String() string {
 func (*FoundRequest) ProtoMessage() {}
 
 func (x *FoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[2]
+	mi := &file_quota_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -227,7 +319,7 @@ func (x *FoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundRequest.ProtoReflect.Descriptor instead.
 func (*FoundRequest) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FoundRequest) GetGenesis() []byte {
@@ -246,7 +338,7 @@ type FoundResponse struct {
 
 func (x *FoundResponse) Reset() {
 	*x = FoundResponse{}
-	mi := &file_quota_v1_peer_proto_msgTypes[3]
+	mi := &file_quota_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +350,7 @@ func (x *FoundResponse) String() string {
 func (*FoundResponse) ProtoMessage() {}
 
 func (x *FoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[3]
+	mi := &file_quota_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +363,7 @@ func (x *FoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundResponse.ProtoReflect.Descriptor instead.
 func (*FoundResponse) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 // GroupStart is how a replica was last seen.
@@ -296,7 +388,7 @@ type GroupStart struct {
 
 func (x *GroupStart) Reset() {
 	*x = GroupStart{}
-	mi := &file_quota_v1_peer_proto_msgTypes[4]
+	mi := &file_quota_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +400,7 @@ func (x *GroupStart) String() string {
 func (*GroupStart) ProtoMessage() {}
 
 func (x *GroupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[4]
+	mi := &file_quota_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +413,7 @@ func (x *GroupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStart.ProtoReflect.Descriptor instead.
 func (*GroupStart) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GroupStart) GetId() string {
@@ -379,7 +471,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_quota_v1_peer_proto_msgTypes[5]
+	mi := &file_quota_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +483,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[5]
+	mi := &file_quota_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +496,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AnnounceRequest) GetId() string {
@@ -432,7 +524,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_quota_v1_peer_proto_msgTypes[6]
+	mi := &file_quota_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +536,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_peer_proto_msgTypes[6]
+	mi := &file_quota_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +549,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_quota_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_quota_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AnnounceResponse) GetKnown() []*GroupStart {
@@ -471,7 +563,12 @@ var File_quota_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quota_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x13quota/v1/peer.proto\x12\x10quorate.quota.v1\"%\n" +
+	"\x13quota/v1/peer.proto\x12\x10quorate.quota.v1\"\x10\n" +
+	"\x0eElapsedRequest\"D\n" +
+	"\x0fElapsedResponse\x12\x1d\n" +
+	"\n" +
+	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +
+	"\x04gaps\x18\x02 \x01(\x04R\x04gaps\"%\n" +
 	"\x0fDescribeRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\"\xee\x01\n" +
 	"\x10DescribeResponse\x12\x12\n" +
@@ -501,11 +598,12 @@ const file_quota_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\"F\n" +
 	"\x10AnnounceResponse\x122\n" +
-	"\x05known\x18\x01 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x05known2\xf6\x01\n" +
+	"\x05known\x18\x01 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x05known2\xc6\x02\n" +
 	"\x04Peer\x12Q\n" +
 	"\bDescribe\x12!.quorate.quota.v1.DescribeRequest\x1a\".quorate.quota.v1.DescribeResponse\x12H\n" +
 	"\x05Found\x12\x1e.quorate.quota.v1.FoundRequest\x1a\x1f.quorate.quota.v1.FoundResponse\x12Q\n" +
-	"\bAnnounce\x12!.quorate.quota.v1.AnnounceRequest\x1a\".quorate.quota.v1.AnnounceResponseB1Z/github.com/quorate/quorate/api/quota/v1;quotav1b\x06proto3"
+	"\bAnnounce\x12!.quorate.quota.v1.AnnounceRequest\x1a\".quorate.quota.v1.AnnounceResponse\x12N\n" +
+	"\aElapsed\x12 .quorate.quota.v1.ElapsedRequest\x1a!.quorate.quota.v1.ElapsedResponseB1Z/github.com/quorate/quorate/api/quota/v1;quotav1b\x06proto3"
 
 var (
 	file_quota_v1_peer_proto_rawDescOnce sync.Once
@@ -519,27 +617,31 @@ func file_quota_v1_peer_proto_rawDescGZIP() []byte {
 	return file_quota_v1_peer_proto_rawDescData
 }
 
-var file_quota_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_quota_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_quota_v1_peer_proto_goTypes = []any{
-	(*DescribeRequest)(nil),  // 0: quorate.quota.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 1: quorate.quota.v1.DescribeResponse
-	(*FoundRequest)(nil),     // 2: quorate.quota.v1.FoundRequest
-	(*FoundResponse)(nil),    // 3: quorate.quota.v1.FoundResponse
-	(*GroupStart)(nil),       // 4: quorate.quota.v1.GroupStart
-	(*AnnounceRequest)(nil),  // 5: quorate.quota.v1.AnnounceRequest
-	(*AnnounceResponse)(nil), // 6: quorate.quota.v1.AnnounceResponse
+	(*ElapsedRequest)(nil),   // 0: quorate.quota.v1.ElapsedRequest
+	(*ElapsedResponse)(nil),  // 1: quorate.quota.v1.ElapsedResponse
+	(*DescribeRequest)(nil),  // 2: quorate.quota.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 3: quorate.quota.v1.DescribeResponse
+	(*FoundRequest)(nil),     // 4: quorate.quota.v1.FoundRequest
+	(*FoundResponse)(nil),    // 5: quorate.quota.v1.FoundResponse
+	(*GroupStart)(nil),       // 6: quorate.quota.v1.GroupStart
+	(*AnnounceRequest)(nil),  // 7: quorate.quota.v1.AnnounceRequest
+	(*AnnounceResponse)(nil), // 8: quorate.quota.v1.AnnounceResponse
 }
 var file_quota_v1_peer_proto_depIdxs = []int32{
-	4, // 0: quorate.quota.v1.AnnounceRequest.starts:type_name -> quorate.quota.v1.GroupStart
-	4, // 1: quorate.quota.v1.AnnounceResponse.known:type_name -> quorate.quota.v1.GroupStart
-	0, // 2: quorate.quota.v1.Peer.Describe:input_type -> quorate.quota.v1.DescribeRequest
-	2, // 3: quorate.quota.v1.Peer.Found:input_type -> quorate.quota.v1.FoundRequest
-	5, // 4: quorate.quota.v1.Peer.Announce:input_type -> quorate.quota.v1.AnnounceRequest
-	1, // 5: quorate.quota.v1.Peer.Describe:output_type -> quorate.quota.v1.DescribeResponse
-	3, // 6: quorate.quota.v1.Peer.Found:output_type -> quorate.quota.v1.FoundResponse
-	6, // 7: quorate.quota.v1.Peer.Announce:output_type -> quorate.quota.v1.AnnounceResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
+	6, // 0: quorate.quota.v1.AnnounceRequest.starts:type_name -> quorate.quota.v1.GroupStart
+	6, // 1: quorate.quota.v1.AnnounceResponse.known:type_name -> quorate.quota.v1.GroupStart
+	2, // 2: quorate.quota.v1.Peer.Describe:input_type -> quorate.quota.v1.DescribeRequest
+	4, // 3: quorate.quota.v1.Peer.Found:input_type -> quorate.quota.v1.FoundRequest
+	7, // 4: quorate.quota.v1.Peer.Announce:input_type -> quorate.quota.v1.AnnounceRequest
+	0, // 5: quorate.quota.v1.Peer.Elapsed:input_type -> quorate.quota.v1.ElapsedRequest
+	3, // 6: quorate.quota.v1.Peer.Describe:output_type -> quorate.quota.v1.DescribeResponse
+	5, // 7: quorate.quota.v1.Peer.Found:output_type -> quorate.quota.v1.FoundResponse
+	8, // 8: quorate.quota.v1.Peer.Announce:output_type -> quorate.quota.v1.AnnounceResponse
+	1, // 9: quorate.quota.v1.Peer.Elapsed:output_type -> quorate.quota.v1.ElapsedResponse
+	6, // [6:10] is the sub-list for method output_type
+	2, // [2:6] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -556,7 +658,7 @@ func file_quota_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quota_v1_peer_proto_rawDesc), len(file_quota_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	Peer_Describe_FullMethodName = "/quorate.quota.v1.Peer/Describe"
 	Peer_Found_FullMethodName    = "/quorate.quota.v1.Peer/Found"
 	Peer_Announce_FullMethodName = "/quorate.quota.v1.Peer/Announce"
+	Peer_Elapsed_FullMethodName  = "/quorate.quota.v1.Peer/Elapsed"
 )
 
 // PeerClient is the client API for Peer service.
@@ -46,6 +47,8 @@ type PeerClient interface {
 	// of power, and answers with what it knows of all starts; FAILED_PRECONDITION: the start is behind what it
 	// knows, so the disk is an old copy.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
+	// Elapsed reads the node's measure of elapsed time, for others to compare theirs with.
+	Elapsed(ctx context.Context, in *ElapsedRequest, opts ...grpc.CallOption) (*ElapsedResponse, error)
 }
 
 type peerClient struct {
@@ -86,6 +89,16 @@ func (c *peerClient) Announce(ctx context.Context, in *AnnounceRequest, opts ...
 	return out, nil
 }
 
+func (c *peerClient) Elapsed(ctx context.Context, in *ElapsedRequest, opts ...grpc.CallOption) (*ElapsedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ElapsedResponse)
+	err := c.cc.Invoke(ctx, Peer_Elapsed_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -102,6 +115,8 @@ type PeerServer interface {
 	// of power, and answers with what it knows of all starts; FAILED_PRECONDITION: the start is behind what it
 	// knows, so the disk is an old copy.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
+	// Elapsed reads the node's measure of elapsed time, for others to compare theirs with.
+	Elapsed(context.Context, *ElapsedRequest) (*ElapsedResponse, error)
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -120,6 +135,9 @@ func (UnimplementedPeerServer) Found(context.Context, *FoundRequest) (*FoundResp
 }
 func (UnimplementedPeerServer) Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
+}
+func (UnimplementedPeerServer) Elapsed(context.Context, *ElapsedRequest) (*ElapsedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Elapsed not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -196,6 +214,24 @@ func _Peer_Announce_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Elapsed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ElapsedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Elapsed(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Elapsed_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Elapsed(ctx, req.(*ElapsedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -214,6 +250,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Announce",
 			Handler:    _Peer_Announce_Handler,
+		},
+		{
+			MethodName: "Elapsed",
+			Handler:    _Peer_Elapsed_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
