@@ -169,7 +169,7 @@ const maxSet = 64 << 20
 // It fails with [policy.Problems] where the set isn't accepted, with [partition.ErrSetVersion] where another
 // version is in force, and with [partition.NotLeaderError] where another node has to be asked.
 func (n *Node) Apply(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error) {
-	g, err := n.orderer()
+	g, err := n.awaitOrderer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -205,19 +205,19 @@ func (n *Node) applied(g *partition.Group, v fsm.Version, changed bool) *quotav1
 	return m
 }
 
-// orderer returns the group that orders sets, if it leads here.
-func (n *Node) orderer() (*partition.Group, error) {
-	if r := n.hosting.Load().of(orderer); r != nil {
-		if g := r.running(); g.Leading() {
-			return g, nil
+// awaitOrderer returns the group that orders sets, if it leads here. Where nobody is known to lead it, or it has
+// no settings yet, as at the beginning, it waits.
+func (n *Node) awaitOrderer(ctx context.Context) (*partition.Group, error) {
+	for {
+		if r := n.hosting.Load().of(orderer); r != nil {
+			if s := r.running().Standing(); s.Leading && s.Formed {
+				return r.running(), nil
+			}
+		}
+		if leader := n.leaderOf(orderer); leader != "" || !pause(ctx, lookEvery) {
+			return nil, &partition.NotLeaderError{Leader: leader}
 		}
 	}
-	return nil, n.elsewhere(orderer)
-}
-
-// elsewhere says which node leads a partition.
-func (n *Node) elsewhere(p int) error {
-	return &partition.NotLeaderError{Leader: n.leaderOf(p)}
 }
 
 // leaderOf returns the server id of a partition's leader, as far as it is known here, unless it is this node.

@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/keyspace"
@@ -70,7 +73,7 @@ func (n *Node) Watch(ctx context.Context, ownOnly bool, send func(*quotav1.Watch
 func (w *watcher) tell(due bool) error {
 	h := w.node.hosting.Load()
 	if h == nil {
-		return nil
+		return w.tellOut(due)
 	}
 	m := &quotav1.WatchResponse{Partitions: w.news(h, due)}
 	if !w.began && !w.own {
@@ -89,6 +92,23 @@ func (w *watcher) tell(due bool) error {
 		return nil
 	}
 	return w.tellSet(h)
+}
+
+// tellOut is tell of a node that has no replicas. One that stays out sends gateways to other nodes, and lets the
+// others know.
+func (w *watcher) tellOut(due bool) error {
+	state, detail := w.node.State()
+	switch {
+	case state != awaiting:
+		return nil
+	case !w.own:
+		return status.Errorf(codes.Unavailable, "this node stays out, watch another one: %s", detail)
+	case !due:
+		return nil
+	}
+	return w.send(&quotav1.WatchResponse{Replicas: []*quotav1.ReplicaStatus{
+		{Node: w.node.cfg.Name, Id: w.node.ID(), State: awaiting, Detail: detail},
+	}})
 }
 
 func (w *watcher) news(h *hosting, due bool) (news []*quotav1.PartitionRoute) {

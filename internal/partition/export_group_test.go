@@ -74,6 +74,12 @@ func (g *Group) Compact() error { return g.snapshot(20) }
 // SnapshotIndex is the last entry that the replica's newest snapshot covers.
 func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_index"] }
 
+// SubmitAnew submits a call anew that has been so a number of times.
+func (g *Group) SubmitAnew(c *Call, before int) {
+	c.anew = before
+	g.submitAnew([]*Call{c})
+}
+
 // Settle ends an entry as Raft's future does that failed.
 func (g *Group) Settle(seq uint64, err error) { g.settle(seq, err) }
 

@@ -31,6 +31,9 @@ func (r *resolver) resolve(c *Call) (Outcome, bool) {
 	}
 	charges, outcome := r.set.ResolveCheck(r.charges[:0], c.Domain, c.Descriptors, c.Cost)
 	r.charges = charges
+	if c.Asked != nil && r.version.Before(c.Asked.Version) && !r.agrees(c, charges) {
+		return Outcome{Result: Pending}, true // before anything is denied by a set that is on its way out
+	}
 	if outcome == policy.UnknownDomain {
 		return Outcome{Result: UnknownDomain}, true
 	}
@@ -39,9 +42,6 @@ func (r *resolver) resolve(c *Call) (Outcome, bool) {
 		return Outcome{Result: Invalid, Detail: "domain " + c.Domain + " requires entry " + name}, true
 	}
 	if c.Asked != nil && !r.agrees(c, charges) {
-		if r.version.Before(c.Asked.Version) {
-			return Outcome{Result: Pending}, true
-		}
 		return r.stale(c, charges), true
 	}
 	if outcome != policy.Matched && r.slots[r.settings.Seed.Slot(c.Domain, nil, nil)] != r.settings.Partition {

@@ -133,7 +133,12 @@ func TestALookTakesNothing(t *testing.T) {
 func TestAnAskerWithANewerSetIsToldThatThisPartitionIsBehind(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
 		r := cl.leader()
-		q := cl.request("three", "u1")
+		q := cl.request("new", "u1")
+		q.Asked = &partition.Resolution{Version: fsm.Version{Epoch: 1, Number: 2}, Policies: make([]partition.Resolved, 1)}
+		if o := r.ask(q); o.Result != partition.Pending {
+			t.Errorf("of a domain that is not known here yet: got %s", name(o.Result))
+		}
+		q = cl.request("three", "u1")
 		q.Asked = &partition.Resolution{Version: fsm.Version{Epoch: 1, Number: 2}}
 		if o := r.ask(q); o.Result != partition.Pending {
 			t.Errorf("got %s", name(o.Result))
