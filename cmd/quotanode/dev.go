@@ -43,7 +43,6 @@ type dev struct {
 	told     map[string]bool     // whose replacement is awaited, and who has been told of
 	client   *client.Client
 	gateway  *gateway.Server
-	failed   chan error
 }
 
 // run runs until ctx ends, or until the nodes can't go on. What it returns is a [*runError].
@@ -58,7 +57,7 @@ func (s *settings) run(ctx context.Context, out io.Writer) error {
 	}
 	d := &dev{
 		settings: s, out: out, registry: newRegistry(), names: []string{"n1", "n2", "n3"},
-		stations: map[string]*station{}, broken: map[string]error{}, told: map[string]bool{}, failed: make(chan error, 8),
+		stations: map[string]*station{}, broken: map[string]error{}, told: map[string]bool{},
 	}
 	if err := d.open(l); err != nil {
 		return &runError{errors.Join(s.explain(err), within(failedWithin, d.stop), closeAll(l.HTTP, l.GRPC, l.Ops))}
@@ -144,19 +143,22 @@ func (d *dev) openNode(name string, addresses []node.Address, links, grpc net.Li
 	default:
 		d.stations[name] = st
 		fmt.Fprintf(d.out, "replica %s %s\n", name, st.ID())
-		go d.passOn(st)
 	}
 	return nil
 }
 
-// passOn tells of the first failure of a node.
-func (d *dev) passOn(st *station) {
-	select {
-	case err := <-st.Failed():
-		d.failed <- err
-	case err := <-st.server.Failed():
-		d.failed <- err
+// failure is the first that any of the nodes tells; nil: none has.
+func (d *dev) failure() error {
+	for _, st := range d.stations {
+		select {
+		case err := <-st.Failed():
+			return err
+		case err := <-st.server.Failed():
+			return err
+		default:
+		}
 	}
+	return nil
 }
 
 func (d *dev) openGateway(l gateway.Listeners, addresses []node.Address) (err error) {
@@ -207,8 +209,6 @@ func (d *dev) attend(ctx context.Context, l gateway.Listeners) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-d.failed:
-			return err
 		case err := <-d.gateway.Failed():
 			return err
 		case err := <-applied:
@@ -217,6 +217,9 @@ func (d *dev) attend(ctx context.Context, l gateway.Listeners) error {
 			}
 			g.inForce = err == nil
 		case <-look.C:
+			if err := d.failure(); err != nil {
+				return err
+			}
 			g.look()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 func (s Set) ChangeTo(next Set, gone []Tombstone) Problems {
 	c := newChange(s, next)
 	c.follow()
+	c.replaced()
 	c.revive(gone)
 	return c.problems
 }
@@ -61,29 +62,36 @@ func byQuota(policies []Policy) map[[2]string]int {
 
 func (p *Policy) quota() [2]string { return [2]string{p.Namespace, p.Quota} }
 
-// follow holds every policy of the new set to the one that had its quota, or else its name.
+// follow holds every policy of the new set to the one that had its quota.
 func (c *change) follow() {
 	for i := range c.to {
-		p, path := &c.to[i], fmt.Sprintf("policies[%d]", i)
+		p := &c.to[i]
 		if at, there := c.fromAt[p.quota()]; there {
 			old, now := c.from[at].Frame(), p.Frame()
-			v := comparison{&c.validator, path, "can't be changed from %s to %s yet: " + changeable}
+			v := comparison{&c.validator, fmt.Sprintf("policies[%d]", i), "can't be changed from %s to %s yet: " + changeable}
 			v.frames(&old, &now)
-			continue
-		}
-		at, there := c.fromObject[[2]string{p.Namespace, p.Name}]
-		if !there {
-			continue
-		}
-		// Another object may have taken the old quota over; else its usage would be lost by an edit.
-		if _, kept := c.toAt[c.from[at].quota()]; !kept {
-			c.add(path+".quota", "can't be changed from %q to %q: another quota is another allowance. "+
-				"Delete the policy and add one under another name", c.from[at].Quota, p.Quota)
 		}
 	}
 	for _, p := range c.from {
 		if _, kept := c.toAt[p.quota()]; !kept {
 			c.deleted++
+		}
+	}
+}
+
+// replaced refuses another quota under an object's name: its usage would be lost by an edit. Who follows may have
+// skipped the set in which the policy was deleted.
+func (c *change) replaced() {
+	for i := range c.to {
+		p := &c.to[i]
+		at, there := c.fromObject[[2]string{p.Namespace, p.Name}]
+		if _, known := c.fromAt[p.quota()]; known || !there {
+			continue
+		}
+		// Another object may have taken the old quota over.
+		if _, kept := c.toAt[c.from[at].quota()]; !kept {
+			c.add(fmt.Sprintf("policies[%d].quota", i), "can't be changed from %q to %q: another quota is another allowance. "+
+				"Delete the policy and add one under another name", c.from[at].Quota, p.Quota)
 		}
 	}
 }

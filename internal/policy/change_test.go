@@ -97,7 +97,9 @@ func TestChangesOfEveryField(t *testing.T) {
 				t.Fatalf("no set at all: %v", problems)
 			}
 			demand(t, base().ChangeTo(next, nil), c.want)
-			demand(t, base().FollowTo(next), c.want)
+			if c.name != "quota" { // see TestWhoFollowsMaySkipADeletion
+				demand(t, base().FollowTo(next), c.want)
+			}
 			if got := next.ChangeTo(base(), nil); (len(got) == 0) != (len(c.want) == 0) {
 				t.Errorf("the way back: %v", got)
 			}
@@ -170,6 +172,19 @@ func TestADeletedQuotaComesBackAsItWas(t *testing.T) {
 	elsewhere.Policies[0].Namespace, elsewhere.Policies[0].Key = "other", []string{"x"}
 	elsewhere.Policies[0].Overrides = nil
 	demand(t, policy.Set{}.ChangeTo(elsewhere, gone), nil)
+}
+
+// Two sets may come so quickly that a partition sees the second only: the first deletes a policy, the second gives its
+// name to another quota. What the order of sets allowed must not keep it for ever.
+func TestWhoFollowsMaySkipADeletion(t *testing.T) {
+	before := policy.Set{Policies: []policy.Policy{least("a"), least("b")}}
+	between := policy.Set{Policies: before.Policies[1:]}
+	after := before.Clone()
+	after.Policies[0].Quota = "another"
+	demand(t, before.ChangeTo(between, nil), nil)
+	demand(t, between.ChangeTo(after, []policy.Tombstone{tombstone(policy.Set{Policies: before.Policies[:1]})}), nil)
+	demand(t, before.ChangeTo(after, nil), []string{"policies[0].quota"})
+	demand(t, before.FollowTo(after), nil)
 }
 
 func TestDeletionsAreBounded(t *testing.T) {

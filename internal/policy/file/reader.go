@@ -15,6 +15,7 @@ import (
 // for one that it reports.
 type reader struct {
 	problems []Problem
+	more     bool            // there are more than are kept
 	lines    map[string]int  // where each path is
 	broken   map[string]bool // paths whose value was reported, so that what validation says of it is an echo
 }
@@ -26,8 +27,15 @@ func (r *reader) add(path, format string, args ...any) {
 }
 
 func (r *reader) addAt(line int, path, format string, args ...any) {
+	if r.full() {
+		r.more = true
+		return
+	}
 	r.problems = append(r.problems, Problem{Line: line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
+
+// full says that reading on is no use: enough is wrong.
+func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 
 // line is where path is, or the nearest that holds it.
 func (r *reader) line(path string) int {
@@ -121,7 +129,7 @@ func (r *reader) fields(n *yaml.Node, path string, known []field) map[string]boo
 // pairs calls visit for each key of a mapping, and reports keys that aren't strings or come again.
 func (r *reader) pairs(n *yaml.Node, path string, visit func(name string, value *yaml.Node)) {
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !r.full(); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
 			r.addAt(key.Line, path, "has a name that is not a string: %s; quote it", quote(key.Value))
@@ -155,6 +163,9 @@ func (r *reader) list(n *yaml.Node, path string, visit func(n *yaml.Node, path s
 		return
 	}
 	for i, item := range n.Content {
+		if r.full() {
+			return
+		}
 		at := fmt.Sprintf("%s[%d]", path, i)
 		r.lines[at] = item.Line
 		visit(item, at)
