@@ -45,11 +45,10 @@ func (b *budget) take() bool {
 	const tenth = int64(time.Second) / earnedASec
 	earned := max(0, now-b.last) / tenth
 	b.last = max(b.last, now-max(0, now-b.last)%tenth)
-	tenths := min(b.tenths.Load()+min(earned, budgetAtMost), budgetAtMost)
-	if tenths < repetition {
-		b.tenths.Store(tenths)
+	b.tenths.Add(min(earned, budgetAtMost-min(b.tenths.Load(), budgetAtMost)))
+	if b.tenths.Load() < repetition {
 		return false
 	}
-	b.tenths.Store(tenths - repetition)
+	b.tenths.Add(-repetition)
 	return true
 }

@@ -160,7 +160,7 @@ func (c *Client) check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.A
 		return nil, bad
 	}
 	if f := c.enter(); f != nil {
-		return nil, unavailableOf(f)
+		return nil, unavailableOf(f).of(q.id)
 	}
 	defer c.leave()
 	ctx, cancel := c.withDeadline(ctx)
@@ -168,11 +168,11 @@ func (c *Client) check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.A
 	deadline, _ := ctx.Deadline()
 	in := inquiry{client: c, ctx: ctx, deadline: deadline, question: q}
 	a, f := in.run()
-	if f != nil {
-		return nil, unavailableOf(f)
+	if f == nil && ctx.Err() != nil {
+		f = own(outcomeUnknown, "the answer came after the deadline")
 	}
-	if ctx.Err() != nil {
-		return nil, unavailableOf(own(outcomeUnknown, "the answer came after the deadline"))
+	if f != nil {
+		return nil, unavailableOf(f).of(in.question.id)
 	}
 	return a, nil
 }

@@ -126,6 +126,7 @@ type told struct {
 	answer              quotav1.Answer
 	amount, left        uint64
 	seconds, wait, full int64
+	whole               int64
 	id                  [16]byte
 }
 
@@ -139,6 +140,10 @@ func (x *hint) tell(q *question, amount uint64, now int64) *quotav1.Answer {
 	if was.Remaining != nil {
 		t.left = was.GetRemaining() - min(was.GetRemaining(), x.amount-amount)
 		a.Remaining = &t.left
+	}
+	if was.WholeAmountNs != nil && amount == x.amount { // a bucket of less fills up sooner
+		t.whole = was.GetWholeAmountNs()
+		a.WholeAmountNs = &t.whole
 	}
 	if x.never {
 		return a

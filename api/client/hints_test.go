@@ -63,7 +63,8 @@ func TestAHintsAnswerIsTheDenialWithWhatIsLeftOfItsWait(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		a, err := s.client.Check(context.Background(), asks("user", "u1"))
 		if err != nil || a.GetWaitNs() != int64(4*time.Second) || a.GetRetryAfterS() != 5 || a.GetResetNs() != int64(4*time.Second)+7 ||
-			a.GetLimit() != 3 || a.GetPolicy() != "default/users" || a.GetReason() != quotav1.Reason_REASON_LIMIT || a.GetReplayed() {
+			a.GetLimit() != 3 || a.GetPolicy() != "default/users" || a.GetReason() != quotav1.Reason_REASON_LIMIT || a.GetReplayed() ||
+			a.GetWholeAmountNs() != int64(3*time.Minute) {
 			s.Errorf("%v, %v", a, err)
 		}
 		if len(a.GetDecisionId()) != 16 || bytes.Equal(a.GetDecisionId(), first.GetDecisionId()) {
@@ -123,7 +124,7 @@ func TestAHintUnderASmallerAmountSpeaksOfThat(t *testing.T) {
 	play(t, 1, answering(reply{answer: one}), func(s *scene) {
 		s.want(s.ask(costing(2, "user", "u1")), "deny")
 		a, err := s.client.Check(context.Background(), costing(2, "user", "u1", "tier", "low"))
-		if err != nil || a.GetLimit() != 2 || a.GetRemaining() != 0 || len(s.sends()) != 1 {
+		if err != nil || a.GetLimit() != 2 || a.GetRemaining() != 0 || a.WholeAmountNs != nil || len(s.sends()) != 1 {
 			s.Errorf("%v, %v", a, err)
 		}
 	})

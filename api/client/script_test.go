@@ -257,10 +257,11 @@ func allow() *quotav1.Answer {
 
 func deny(wait time.Duration) *quotav1.Answer {
 	ns, seconds, amount, left, reset := int64(wait), int64(wait/time.Second)+1, uint64(3), uint64(0), int64(wait)+7
+	whole := int64(3 * time.Minute)
 	return &quotav1.Answer{
 		Decision: quotav1.Decision_DECISION_DENY, Reason: quotav1.Reason_REASON_LIMIT, Epoch: 1, DecisionTimeNs: 2000,
 		Policy: "default/users", LimitName: "per-minute", Limit: &amount, Remaining: &left, WaitNs: &ns, RetryAfterS: &seconds,
-		ResetNs: &reset, WindowNs: int64(time.Minute),
+		ResetNs: &reset, WindowNs: int64(time.Minute), WholeAmountNs: &whole,
 	}
 }
 

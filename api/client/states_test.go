@@ -239,8 +239,11 @@ var scenes = map[string]struct {
 				go s.check(func(m *quotav1.CheckRequest) { m.Descriptors[0] = descriptor("user", "spender") })
 			}
 			synctest.Wait() // nobody's pause is over, all have paid for it
-			s.want(s.check(), "NO_QUORUM")
 			s.a.forget("spender")
+			if s.want(s.check(), "NO_QUORUM"); len(s.sends()) > 1 { // nine tenths were left, and it had earned the tenth
+				s.a.forget("u1")
+				s.want(s.check(), "NO_QUORUM")
+			}
 			time.Sleep(s.timeout)
 			s.a.forget("spender")
 		},

@@ -22,6 +22,9 @@ type Unavailable struct {
 	Message string
 	// RetryAfter is when asking again is worth while, in whole seconds; 0 where nobody said.
 	RetryAfter time.Duration
+	// DecisionID is the check's id, 16 bytes: its caller's, or else the one that the client made. Empty where the
+	// check was refused before it had one, and of an inspection.
+	DecisionID []byte
 }
 
 // Error is the message; its wording is no contract.
@@ -50,6 +53,12 @@ func unavailableOf(f *quotav1.Failure) *Unavailable {
 		Code: codes.Code(f.GetCode()), Reason: f.GetReason(), Message: f.GetMessage(),
 		RetryAfter: time.Duration(f.GetRetryAfterS()) * time.Second,
 	}
+}
+
+// of names the check that u speaks of. The id is a copy: the question may still be on its way.
+func (u *Unavailable) of(id [16]byte) *Unavailable {
+	u.DecisionID = id[:]
+	return u
 }
 
 // mayBeCharged says that the outcome is unknown.

@@ -52,10 +52,10 @@ func serve(t *testing.T, d *decider) string {
 	t.Helper()
 	s := server.New(server.Config{
 		Decider: d, Domains: func() []string { return []string{"video-api"} }, Monotonic: func() int64 { return 0 },
-		Ready: func() bool { return true }, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Ready: func() (bool, string) { return true, "" }, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	var l server.Listeners
-	for _, one := range []*net.Listener{&l.GRPC, &l.HTTP, &l.Ops} {
+	for _, one := range []*net.Listener{&l.GRPC, &l.Ops} {
 		var err error
 		if *one, err = server.Listen("address", ":0", false); err != nil {
 			t.Fatal(err)

@@ -44,8 +44,9 @@ func newCertsDevCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Make a CA and a certificate for each role, for trying out only",
 		Long: `Make a CA and, signed by it, a certificate for each node and for a gateway, a policy
-writer and a reader. What is there already stays; only what is missing is made, with
-the same CA.
+writer and a reader. Those of the nodes and of the gateway, which callers over gRPC are
+shown, also hold for localhost, 127.0.0.1 and ::1. What is there already stays; only
+what is missing is made, with the same CA.
 
 They are for trying out only: the CA's key lies beside them, and nobody renews them.
 
@@ -251,11 +252,11 @@ func (f *certFolder) issue(c wantedCert) error {
 	template.URIs = []*url.URL{c.role.URL()}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	if c.role.Kind == access.Peer {
-		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-		// Clients of ours look at the role; these are for others, as curl.
-		template.DNSNames = []string{"localhost", c.name}
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	switch c.role.Kind {
+	case access.Peer:
+		letServe(template, "localhost", c.name)
+	case access.Gateway:
+		letServe(template, "localhost")
 	}
 	if f.ca.NotAfter.Before(template.NotAfter) { // nothing is valid beyond its CA
 		template.NotAfter = f.ca.NotAfter
@@ -264,6 +265,13 @@ func (f *certFolder) issue(c wantedCert) error {
 		return err
 	}
 	return f.tell("made", c.name, c.role.String(), template.NotAfter)
+}
+
+// letServe lets the holder be called, too. Clients of ours look at its role; names and addresses are for others, as curl.
+func letServe(template *x509.Certificate, names ...string) {
+	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	template.DNSNames = names
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 }
 
 func (f *certFolder) template(name string) *x509.Certificate {

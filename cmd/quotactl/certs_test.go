@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,8 +110,9 @@ func mustHaveMode(t *testing.T, path string, want os.FileMode) {
 	}
 }
 
-// TestCertsDevNodesAreFoundByNameAndAddressToo: by clients that know no roles; and nobody else's serves.
-func TestCertsDevNodesAreFoundByNameAndAddressToo(t *testing.T) {
+// TestCertsDevServersAreFoundByNameAndAddressToo: a node and the gateway, by clients that know no roles; and nobody
+// else's serves.
+func TestCertsDevServersAreFoundByNameAndAddressToo(t *testing.T) {
 	dir := t.TempDir()
 	makeCerts(t, "--dir", dir, "--nodes", "n1")
 	all := contentsOf(t, dir)
@@ -117,29 +120,49 @@ func TestCertsDevNodesAreFoundByNameAndAddressToo(t *testing.T) {
 	if !roots.AppendCertsFromPEM([]byte(all["ca.crt"])) {
 		t.Fatal("no CA")
 	}
-	for name, want := range map[string]bool{"n1": true, "gateway": false, "policy-writer": false, "reader": false} {
+	local := []string{"localhost", "127.0.0.1", "::1"}
+	for name, serves := range map[string][]string{"n1": append(local, "n1"), "gateway": local, "policy-writer": nil, "reader": nil} {
 		pair, err := tls.X509KeyPair([]byte(all[name+".crt"]), []byte(all[name+".key"]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, host := range []string{"localhost", "n1", "127.0.0.1", "::1"} {
-			if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); (err == nil) != want {
+		for _, host := range []string{"localhost", "n1", "gateway", "127.0.0.1", "::1", "127.0.0.2"} {
+			_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host})
+			if (err == nil) != slices.Contains(serves, host) {
 				t.Errorf("%s as %s: %v", name, host, err)
 			}
 		}
 	}
 }
 
-// TestCertsDevAreOfOneCA: a gateway is let in by a node.
+// TestCertsDevAreOfOneCA: a gateway is let in by a node, and lets in an application that has the gateway's certificate
+// too; but it passes for no node.
 func TestCertsDevAreOfOneCA(t *testing.T) {
 	dir := t.TempDir()
 	makeCerts(t, "--dir", dir)
-	a, b := net.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- tls.Server(b, openCert(t, dir, "n3").ServerTLS()).Handshake() }()
-	err := tls.Client(a, openCert(t, dir, "gateway").ClientTLS(access.IsNode("n3"))).Handshake()
-	if other := <-served; err != nil || other != nil {
-		t.Error(err, other)
+	gateway := openCert(t, dir, "gateway")
+	isGateway := func(id access.Identity) error {
+		if !id.MayCheckSomewhere() {
+			return access.ErrRefused
+		}
+		return nil
+	}
+	for name, c := range map[string]struct {
+		server string
+		expect func(access.Identity) error
+		met    bool
+	}{
+		"a node": {"n3", access.IsNode("n3"), true}, "a gateway": {"gateway", isGateway, true},
+		"a gateway for a node": {"gateway", access.IsPeer, false},
+	} {
+		a, b := net.Pipe()
+		served := make(chan error, 1)
+		server := openCert(t, dir, c.server).ServerTLS()
+		go func() { served <- errors.Join(tls.Server(b, server).Handshake(), b.Close()) }()
+		err := errors.Join(tls.Client(a, gateway.ClientTLS(c.expect)).Handshake(), a.Close())
+		if other := <-served; (err == nil && other == nil) != c.met {
+			t.Errorf("%s: %v, %v", name, err, other)
+		}
 	}
 }
 

@@ -134,8 +134,14 @@ func (r *runner) attend(ctx context.Context) error {
 // line says how the node is, in a line: "ready" once it is up and ready, else its state and what keeps it.
 func (r *runner) line() string {
 	state, detail := r.station.State()
-	if ok, _ := r.station.Ready(); ok && state == "up" {
-		return "ready"
+	if ok, why := r.station.Ready(); state == "up" {
+		switch {
+		case ok && r.station.Led():
+			return "ready"
+		case ok:
+			return "waiting for leaders"
+		}
+		return "not ready: " + why
 	}
 	if detail == "" {
 		return state

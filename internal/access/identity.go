@@ -104,6 +104,9 @@ func (id Identity) MayCheck(domain string) bool {
 	return named
 }
 
+// MayCheckSomewhere says whether there is a domain in which the caller may check, whichever.
+func (id Identity) MayCheckSomewhere() bool { return id.allDomains || len(id.domains) > 0 }
+
 // MayInspect says whether the caller may see what is used up in the domain.
 func (id Identity) MayInspect(domain string) bool { return id.inspects || id.MayCheck(domain) }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,6 +33,9 @@ func rights(id access.Identity, domains ...string) string {
 	var may []string
 	if node, ok := id.Peer(); ok {
 		may = append(may, "be "+node)
+	}
+	if id.MayCheckSomewhere() {
+		may = append(may, "check somewhere")
 	}
 	for _, d := range domains {
 		if id.MayCheck(d) {
@@ -85,10 +89,10 @@ func TestAPeerIsOnlyItself(t *testing.T) {
 }
 
 func TestAGatewayOfAnotherDomainIsRefused(t *testing.T) {
-	mustHave(t, accepted(t, "quorate://gateway/edge?domains=video"), "check video, inspect video")
-	mustHave(t, accepted(t, "quorate://gateway/edge?domains=mail,video"), "check video, inspect video, check mail, inspect mail")
-	mustHave(t, accepted(t, "quorate://gateway/edge?domains=*"), "check video, inspect video, check mail, inspect mail")
-	mustHave(t, accepted(t, "quorate://gateway/edge?domains=vide,video%2C,videos,Video,%2A"), "")
+	mustHave(t, accepted(t, "quorate://gateway/edge?domains=video"), "check somewhere, check video, inspect video")
+	mustHave(t, accepted(t, "quorate://gateway/edge?domains=mail,video"), "check somewhere, check video, inspect video, check mail, inspect mail")
+	mustHave(t, accepted(t, "quorate://gateway/edge?domains=*"), "check somewhere, check video, inspect video, check mail, inspect mail")
+	mustHave(t, accepted(t, "quorate://gateway/edge?domains=vide,video%2C,videos,Video,%2A"), "check somewhere")
 	if accepted(t, "quorate://gateway/edge?domains=video").MayCheck("") {
 		t.Error("the domain without a name is granted")
 	}
@@ -103,7 +107,7 @@ func TestAPolicyWriterSpendsNothing(t *testing.T) {
 }
 
 func TestLoopbackIsNoNode(t *testing.T) {
-	mustHave(t, access.Loopback(), "check video, inspect video, check mail, inspect mail, read, write")
+	mustHave(t, access.Loopback(), "check somewhere, check video, inspect video, check mail, inspect mail, read, write")
 	if err := access.IsPeer(access.Loopback()); !errors.Is(err, access.ErrRefused) {
 		t.Errorf("loopback passes for a node: %v", err)
 	}
@@ -111,10 +115,10 @@ func TestLoopbackIsNoNode(t *testing.T) {
 
 func TestRolesOfOneCertificateAddUp(t *testing.T) {
 	mustHave(t, accepted(t, "quorate://peer/n1", "quorate://gateway/a?domains=mail", "quorate://gateway/b?domains=mail,x", "quorate://reader/r"),
-		"be n1, inspect video, check mail, inspect mail, read")
+		"be n1, check somewhere, inspect video, check mail, inspect mail, read")
 	mustHave(t, accepted(t, "quorate://gateway/a?domains=x,video", "quorate://gateway/b?domains=a,mail"),
-		"check video, inspect video, check mail, inspect mail")
-	mustHave(t, accepted(t, "quorate://gateway/a?domains=mail", "quorate://policy-writer/w"), "check mail, inspect mail, read, write")
+		"check somewhere, check video, inspect video, check mail, inspect mail")
+	mustHave(t, accepted(t, "quorate://gateway/a?domains=mail", "quorate://policy-writer/w"), "check somewhere, check mail, inspect mail, read, write")
 }
 
 // TestOneBadURIRefusesTheWholeCertificate, alone and wherever it stands among good ones.
@@ -208,7 +212,7 @@ func TestAnIdentityIsFitForALog(t *testing.T) {
 func TestAskingAllocatesNothing(t *testing.T) {
 	id := accepted(t, "quorate://gateway/g?domains=a,b,c,d,e,f,video", "quorate://peer/n1")
 	if n := testing.AllocsPerRun(100, func() {
-		_, _, _, _ = id.MayCheck("video"), id.MayInspect("mail"), id.MayRead(), id.MayWritePolicies()
+		_, _, _, _, _ = id.MayCheck("video"), id.MayCheckSomewhere(), id.MayInspect("mail"), id.MayRead(), id.MayWritePolicies()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -295,6 +299,9 @@ func compare(t *testing.T, text string, uris []*url.URL, id access.Identity) {
 		default:
 			t.Fatalf("%q was accepted", text)
 		}
+	}
+	if somewhere := all || slices.Contains(slices.Collect(maps.Values(granted)), true); id.MayCheckSomewhere() != somewhere {
+		t.Fatalf("%q: may check somewhere: %v", text, id.MayCheckSomewhere())
 	}
 	if is, _ := id.Peer(); is != node || id.MayRead() != reads || id.MayWritePolicies() != writes {
 		t.Fatalf("%q: %s may %s", text, id, rights(id))

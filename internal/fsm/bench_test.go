@@ -284,3 +284,31 @@ func benchRestore(b *testing.B, m *fsm.Machine) {
 	}
 	b.ReportMetric(time.Since(from).Seconds(), "restore-s")
 }
+
+// BenchmarkSwitch is what a change of policies holds up applies for: it goes by the policies, not by the keys.
+func BenchmarkSwitch(b *testing.B) {
+	for _, policies := range []int{10, 1000, 10_000} {
+		for _, keys := range []int{0, 100_000} {
+			b.Run(fmt.Sprintf("%d policies, %d keys", policies, keys), func(b *testing.B) { benchSwitch(b, policies, keys) })
+		}
+	}
+}
+
+func benchSwitch(b *testing.B, policies, keys int) {
+	list := others(policies)
+	p := perUser(rolling(9, hour))
+	r := start(b, settings(), append(list, p)...)
+	r.fill(keys, 1e6)
+	var sets [2][]byte
+	for i := range sets {
+		list[0].Limits = []policy.Limit{rolling(uint64(5+i), hour)}
+		sets[i] = policy.Set{Policies: append(list, p)}.Canonical()
+	}
+	for i := 0; b.Loop(); i++ {
+		next := fsm.Version{Epoch: 1, Number: r.v.Number + 1}
+		if a := r.apply(fsm.ChangeEntry(r.header(), r.v, next, sets[i%2])); a.Refusal != fsm.Accepted {
+			b.Fatal(a.Refusal)
+		}
+		r.v, r.log = next, nil
+	}
+}

@@ -15,12 +15,17 @@ import (
 )
 
 // lived is a small partition with something of everything in it: logs, a marker,
-// buckets, records of several moments, and slots that were freed.
+// buckets, one that is held, a deleted policy with usage, records of several moments,
+// and slots that were freed.
 func lived(tb testing.TB) *replica {
 	p := perUser(rolling(3, minute), bucket(5, 1, second))
 	p.Tiers = []policy.Tier{{When: []keyspace.Entry{{Name: "tier", Value: "none"}}, Amounts: []policy.Amount{{Limit: "rolling", Unlimited: true}, {Limit: "bucket", Unlimited: true}}}}
 	q := policy.Policy{Name: "all", Global: true, Match: []keyspace.Entry{{Name: "class", Value: "x"}}, Limits: []policy.Limit{bucket(9, 1, second)}}
-	r := start(tb, settings(), p, q)
+	gone := others(1)[0]
+	gone.Overrides = []policy.Override{{When: []keyspace.Entry{{Name: "user", Value: "u"}}, Amounts: []policy.Amount{{Limit: "b", Refill: 2}}}}
+	gone.Limits = append(gone.Limits, named("b", bucket(9, 1, hour)))
+	r := start(tb, settings(), gone, p, q)
+	r.want(fsm.VerdictAllow, r.checkIn("domain-0", 1, user(1)))
 	for i := range 6 {
 		r.want(fsm.VerdictAllow, r.check(1, user(i)))
 	}
@@ -28,6 +33,9 @@ func lived(tb testing.TB) *replica {
 	for range 5 {
 		r.at(r.now+second).want(fsm.VerdictAllow, r.check(1, desc("user=7", "tier=none")))
 	}
+	r.want(fsm.VerdictAllow, r.check(9, desc("user=7", "tier=none")))
+	p.Limits = []policy.Limit{rolling(3, minute), bucket(60, 1, second)}
+	r.change(p, q)
 	r.at(61 * second).settle()
 	r.want(fsm.VerdictAllow, r.check(1, user(8)))
 	r.apply(fsm.CheckpointEntry(r.header(), r.m.LastCheckpoint()))
@@ -40,8 +48,8 @@ func TestEveryBitOfAnEntryCounts(t *testing.T) {
 	h.Seq = 0x1234
 	for kind, e := range map[string][]byte{
 		"first": fsm.First(h), "tick": fsm.Tick(h), "checkpoint": fsm.CheckpointEntry(h, fsm.Checkpoint{Index: 3, Hash: 4}),
-		"settings": fsm.SettingsEntry(h, settings()), "policies": fsm.PoliciesEntry(h, version, []byte("{}")),
-		"batch": fsm.BatchEntry(h, version, []*fsm.Check{r.check(1, user(1)), r.check(2, user(2))}),
+		"settings": fsm.SettingsEntry(h, settings()), "policies": fsm.PoliciesEntry(h, version, []byte("{}")), "change": fsm.ChangeEntry(h, version, r.v, []byte("{}")),
+		"batch": fsm.BatchEntry(h, r.v, []*fsm.Check{r.check(1, user(1)), r.check(2, user(2))}),
 	} {
 		if _, err := fsm.ParseHeader(e); err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -109,7 +117,7 @@ func TestBodiesThatNoLeaderWritesAreDamage(t *testing.T) {
 	h := r.header()
 	zero := settings()
 	zero.Partitions = 0
-	batch := fsm.BatchEntry(h, version, []*fsm.Check{r.check(1, user(1))})
+	batch := fsm.BatchEntry(h, r.v, []*fsm.Check{r.check(1, user(1))})
 	many := make([]*fsm.Check, fsm.MaxChecks+1)
 	for i := range many {
 		many[i] = r.check(1, user(1))
@@ -122,7 +130,7 @@ func TestBodiesThatNoLeaderWritesAreDamage(t *testing.T) {
 		"batch cut short":               batch[:len(batch)-1],
 		"batch with a byte more":        append(bytes.Clone(batch), 0),
 		"batch without a head":          batch[:40],
-		"batch of more than the most":   fsm.BatchEntry(h, version, many),
+		"batch of more than the most":   fsm.BatchEntry(h, r.v, many),
 		"batch with a part that is new": set(bytes.Clone(batch), 32+28, 1),
 	} {
 		m := clone(t, r.m)
@@ -188,7 +196,7 @@ func stream(b []byte) (s []byte) {
 	return s
 }
 
-const magic = "QUORATE\x01"
+const magic = "QUORATE\x02"
 
 func framed(s []byte) []byte {
 	b := []byte(magic)
@@ -215,7 +223,7 @@ func TestSnapshotThatNoMachineWroteIsRefused(t *testing.T) {
 	binary.LittleEndian.PutUint64(never[now:], math.MaxInt64)
 	for name, b := range map[string][]byte{
 		"nothing":              nil,
-		"other magic":          []byte("QUORATE\x02"),
+		"other magic":          []byte("QUORATE\x01"),
 		"no end":               framed(s)[:len(framed(s))-8],
 		"a byte more":          framed(append(bytes.Clone(s), 0)),
 		"events of the future": framed(early),
@@ -302,7 +310,7 @@ func FuzzBatch(f *testing.F) {
 	for _, checks := range [][]*fsm.Check{
 		{}, {r.check(1, user(1))}, {r.check(1, user(6), user(6), desc("class=x")), r.check(1<<62, desc("user=7", "tier=none"))},
 	} {
-		f.Add(fsm.BatchEntry(r.header(), version, checks)[head+versionBytes:], int64(1))
+		f.Add(fsm.BatchEntry(r.header(), r.v, checks)[head+versionBytes:], int64(1))
 	}
 	image := written(f, r.m.Snapshot())
 	f.Fuzz(func(t *testing.T, body []byte, later int64) {
@@ -312,7 +320,7 @@ func FuzzBatch(f *testing.F) {
 		}
 		h := r.header()
 		h.Time = max(0, h.Time+later)
-		e := resealed(append(fsm.BatchEntry(h, version, nil)[:head+versionBytes], body...))
+		e := resealed(append(fsm.BatchEntry(h, r.v, nil)[:head+versionBytes], body...))
 		a, err := m.Apply(r.index+1, r.term, e)
 		if err != nil {
 			if !errors.Is(err, fsm.ErrDamaged) {

@@ -9,6 +9,8 @@
 // What it holds:
 //
 //   - settings, the policy set in force, the decision time of the last entry;
+//   - the roster (roster.go): which numbers, that last, the quotas and domains have which the
+//     set in force means by their places; deleted quotas stay in it for 90 days (grave.go);
 //   - a table of quota keys, each with the rolling log and the states of buckets
 //     and counters of its policy (block.go), compact and without a pointer per
 //     event: at a million keys the garbage collector finds a few thousand slices;
@@ -27,6 +29,9 @@
 //   - live usage and live records are never dropped to make room: a full machine
 //     refuses new keys and new records;
 //   - decision time never goes back;
+//   - a set takes the place of another in one entry, whatever there is of keys, and only if
+//     all usage goes on under it as the promise demands (policies.go, policy.Set.ChangeTo):
+//     a key's windows, refills and place never change, and what isn't known counts as used;
 //   - state is dropped only while an entry is applied.
 //
 // Machine is pure. raft.go alone knows who drives it.

@@ -111,33 +111,6 @@ func TestSettingsAreFixedOnce(t *testing.T) {
 	}
 }
 
-func TestSecondPolicySetIsRefused(t *testing.T) {
-	p := perUser(rolling(3, minute))
-	r := start(t, settings(), p)
-	one := policy.Set{Policies: []policy.Policy{p}}
-	p.Limits = []policy.Limit{rolling(4, minute)}
-	two := policy.Set{Policies: []policy.Policy{p}}
-	r.want(fsm.VerdictAllow, r.check(3, desc("user=a")))
-	r.unchanged(func() {
-		if a := r.apply(fsm.PoliciesEntry(r.header(), version, one.Canonical())); a.Refusal != fsm.Accepted {
-			t.Errorf("the same set again: refusal %d", a.Refusal)
-		}
-		for name, e := range map[string][]byte{
-			"other policies":               fsm.PoliciesEntry(r.header(), version, two.Canonical()),
-			"other policies, next version": fsm.PoliciesEntry(r.header(), fsm.Version{Epoch: 1, Number: 2}, two.Canonical()),
-			"same policies, next version":  fsm.PoliciesEntry(r.header(), fsm.Version{Epoch: 1, Number: 2}, one.Canonical()),
-		} {
-			if a := r.apply(e); a.Refusal != fsm.RefusedSet {
-				t.Errorf("%s: refusal %d", name, a.Refusal)
-			}
-		}
-		r.want(fsm.VerdictDeny, r.check(1, desc("user=a")))
-	})
-	if _, v := r.m.Set(); v != version || r.m.SetHash() != one.Hash() {
-		t.Errorf("version %v", v)
-	}
-}
-
 // The leader compiled the set, so a replica that can't is of other software: it
 // must not go on without the set that the others enforce.
 func TestAReplicaThatCantCompileALoggedSetStops(t *testing.T) {

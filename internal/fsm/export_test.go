@@ -18,6 +18,9 @@ func (m *Machine) LogOf(c *Check) (events []limit.Event, marker int64, marked bo
 	return slices.Collect(l.Events()), marker, marked
 }
 
+// NumberOf is the number of the quota that the check's first charge goes to.
+func (m *Machine) NumberOf(c *Check) uint32 { return m.roster.numbers[c.Charges[0].Policy] }
+
 // BlockBytes is what the segments of all key blocks take.
 func (m *Machine) BlockBytes() (n int) {
 	for _, c := range m.keys.blocks.classes {

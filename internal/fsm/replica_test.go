@@ -67,7 +67,7 @@ var version = fsm.Version{Epoch: 1, Number: 1}
 // order puts a set in the place of the one in force, as partition 0 does.
 func (r *replica) order(s policy.Set) fsm.Refusal {
 	r.tb.Helper()
-	next := fsm.Version{Epoch: r.v.Epoch, Number: r.v.Number + 1}
+	next := fsm.Version{Epoch: version.Epoch, Number: r.v.Number + 1}
 	a := r.apply(fsm.ChangeEntry(r.header(), r.v, next, s.Canonical()))
 	if a.Refusal == fsm.Accepted {
 		r.v = next

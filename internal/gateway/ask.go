@@ -13,7 +13,7 @@ func (s *Server) check(ctx context.Context, front string, question *quotav1.Chec
 	o := s.guarded(front, func() outcome {
 		answer, err := s.cfg.Asker.Check(ctx, question)
 		if err == nil && ctx.Err() != nil {
-			return unknown() // too late: whoever asked has given up, and must not be told to go on
+			return lost(answer) // too late: whoever asked has given up, and must not be told to go on
 		}
 		return judge(answer, err)
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,9 @@ func TestAnswersOverHTTPSayAllThatIsKnown(t *testing.T) {
 	quorum := &client.Unavailable{
 		Reason: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, Message: "no leader has heard a majority of the replicas lately", RetryAfter: time.Second,
 	}
+	named := &client.Unavailable{
+		Reason: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, Message: "the way broke", DecisionID: []byte("0123456789abcde\xff"),
+	}
 	for _, c := range []struct {
 		answer *quotav1.Answer
 		err    error
@@ -40,6 +44,8 @@ func TestAnswersOverHTTPSayAllThatIsKnown(t *testing.T) {
 		{unmatched(quotav1.Decision_DECISION_DENY, quotav1.Reason_REASON_NO_POLICY), nil,
 			`{"decision":"deny","reason":"no_policy","message":"no policy matches, and the domain denies that","policy":null,"limit":null,` +
 				`"limit_name":null,"remaining":null,"retry_after":null,"decision_time_ns":100000000000,"partition":7,"epoch":2,"replayed":false,"id":"ID"}`},
+		{nil, named, `{"decision":"unavailable","reason":"outcome_unknown","message":"the way broke","policy":null,"limit":null,` +
+			`"limit_name":null,"remaining":null,"retry_after":1,"decision_time_ns":null,"partition":null,"epoch":null,"replayed":null,"id":"303132333435363738396162636465ff"}`},
 		{nil, quorum, `{"decision":"unavailable","reason":"no_quorum","message":"no leader has heard a majority of the replicas lately","policy":null,"limit":null,` +
 			`"limit_name":null,"remaining":null,"retry_after":1,"decision_time_ns":null,"partition":null,"epoch":null,"replayed":null,"id":null}`},
 	} {
@@ -48,7 +54,11 @@ func TestAnswersOverHTTPSayAllThatIsKnown(t *testing.T) {
 		if c.answer != nil && text(a.ID) != fmt.Sprintf("%x", c.answer.GetDecisionId()) {
 			t.Fatalf("id %q", text(a.ID))
 		}
-		if got := strings.TrimSuffix(strings.Replace(a.body, `"id":"`+text(a.ID), `"id":"ID`, 1), "\n"); got != c.want {
+		got := strings.TrimSuffix(a.body, "\n")
+		if c.answer != nil {
+			got = strings.Replace(got, `"id":"`+text(a.ID), `"id":"ID`, 1)
+		}
+		if got != c.want {
 			t.Errorf("\n%s\nwant\n%s", got, c.want)
 		}
 	}
@@ -81,8 +91,14 @@ func TestRateLimitFields(t *testing.T) {
 		{"a part of a second rounds up", func(a *quotav1.Answer) { a.ResetNs = proto.Int64(1) }, `"per-minute";q=3;w=60`, `"per-minute";r=2;t=1`},
 		{"all there", func(a *quotav1.Answer) { a.ResetNs = proto.Int64(0) }, `"per-minute";q=3;w=60`, `"per-minute";r=2;t=0`},
 		{"never again", func(a *quotav1.Answer) { a.ResetNs = nil }, `"per-minute";q=3;w=60`, `"per-minute";r=2`},
-		{"not whole seconds", func(a *quotav1.Answer) { a.WindowNs = second / 2 }, `"per-minute";q=3`, `"per-minute";r=2;t=50`},
-		{"huge", func(a *quotav1.Answer) { a.Limit = proto.Uint64(limit.MaxAmount) }, `"per-minute";q=999999999999999;w=60`, `"per-minute";r=2;t=50`},
+		{"not whole seconds", func(a *quotav1.Answer) { a.WholeAmountNs = proto.Int64(second / 2) }, `"per-minute";q=3`, `"per-minute";r=2;t=50`},
+		{"a bucket fills in three periods", func(a *quotav1.Answer) { a.WholeAmountNs = proto.Int64(180 * second) }, `"per-minute";q=3;w=180`, `"per-minute";r=2;t=50`},
+		{"a bucket fills in no whole nanoseconds", func(a *quotav1.Answer) { a.WholeAmountNs = nil }, `"per-minute";q=3`, `"per-minute";r=2;t=50`},
+		{"no time at all", func(a *quotav1.Answer) { a.WholeAmountNs = proto.Int64(0) }, `"per-minute";q=3`, `"per-minute";r=2;t=50`},
+		{"less than none", func(a *quotav1.Answer) { a.WholeAmountNs = proto.Int64(-60 * second) }, `"per-minute";q=3`, `"per-minute";r=2;t=50`},
+		{"huge", func(a *quotav1.Answer) {
+			a.Limit, a.WholeAmountNs = proto.Uint64(limit.MaxAmount), proto.Int64(math.MaxInt64/second*second)
+		}, `"per-minute";q=999999999999999;w=9223372036`, `"per-minute";r=2;t=50`},
 		{"unlimited", func(a *quotav1.Answer) { a.Unlimited, a.Limit, a.Remaining, a.ResetNs = true, nil, nil, nil }, "", ""},
 	} {
 		s := newStand(answering(func(*quotav1.CheckRequest) (*quotav1.Answer, error) {
@@ -106,7 +122,7 @@ func TestRA11EveryAnswerHasTheSameFields(t *testing.T) {
 	want := []string{"Cache-Control", "Content-Type", "Ratelimit", "Ratelimit-Policy"}
 	for _, spec := range []limit.Spec{
 		{Algorithm: limit.RollingWindow, Amount: 3, Window: 60 * second},
-		{Algorithm: limit.TokenBucket, Amount: 3, Window: 60 * second, Refill: 3},
+		{Algorithm: limit.TokenBucket, Amount: 3, Window: 20 * second, Refill: 1},
 		{Algorithm: limit.SlidingWindowCounter, Amount: 3, Window: 60 * second},
 		{Algorithm: limit.FixedWindow, Amount: 3, Window: 60 * second},
 	} {
@@ -181,7 +197,7 @@ func TestRA09RetryAfterIsWholeSeconds(t *testing.T) {
 func TestAReplayedAllowOmitsWhatWasNotRecorded(t *testing.T) {
 	s := newStand(answering(func(*quotav1.CheckRequest) (*quotav1.Answer, error) {
 		a := allowed()
-		a.Replayed, a.Limit, a.ResetNs = true, nil, nil
+		a.Replayed, a.Limit, a.ResetNs, a.WholeAmountNs = true, nil, nil, nil
 		return a, nil
 	}))
 	a := s.get(t, "/check?principal=u42")

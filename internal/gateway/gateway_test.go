@@ -116,6 +116,7 @@ func allowed() *quotav1.Answer {
 	return &quotav1.Answer{
 		Decision: quotav1.Decision_DECISION_ALLOW, Policy: "media/conversions", LimitName: "per-minute",
 		Limit: proto.Uint64(3), Remaining: proto.Uint64(2), WindowNs: 60 * second, ResetNs: proto.Int64(50 * second),
+		WholeAmountNs:  proto.Int64(60 * second),
 		DecisionTimeNs: 100 * second, Partition: 7, Epoch: 2, SetVersion: 3,
 	}
 }
@@ -152,7 +153,10 @@ func (l *ledger) decide(m *quotav1.CheckRequest) (*quotav1.Answer, error) {
 	d := l.spec.Peek(*u, l.now, m.GetCost())
 	a := denied()
 	a.Limit, a.Remaining, a.WindowNs = proto.Uint64(l.spec.Amount), proto.Uint64(d.Remaining), l.spec.Window
-	a.DecisionTimeNs = l.now
+	a.DecisionTimeNs, a.WholeAmountNs = l.now, proto.Int64(l.spec.Window)
+	if l.spec.Algorithm == limit.TokenBucket {
+		a.WholeAmountNs = proto.Int64(l.spec.Window * int64(l.spec.Amount) / int64(l.spec.Refill))
+	}
 	switch {
 	case d.Allowed:
 		a.Decision, a.Reason, a.WaitNs, a.RetryAfterS = quotav1.Decision_DECISION_ALLOW, 0, nil, nil

@@ -111,6 +111,7 @@ type outcome struct {
 	answer  *quotav1.Answer // of a decision
 	message string          // for people
 	retry   int64           // seconds; 0: asking again is no use, or not known to be
+	id      []byte          // the check's; empty: it was refused before it had one
 }
 
 // decided says that there is a decision to tell.
@@ -139,6 +140,15 @@ func failed(r quotav1.FailureReason, message string) outcome {
 // unknown is the outcome of which nobody knows what happened.
 func unknown() outcome { return failed(quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, "") }
 
+// lost is the outcome of an answer that can't be passed on. Its id still names the check.
+func lost(a *quotav1.Answer) outcome {
+	o := unknown()
+	if id := a.GetDecisionId(); len(id) == idLen {
+		o.id = id
+	}
+	return o
+}
+
 // judge makes an outcome of what an Asker returned.
 func judge(a *quotav1.Answer, err error) outcome {
 	if err != nil {
@@ -146,9 +156,9 @@ func judge(a *quotav1.Answer, err error) outcome {
 	}
 	m := decisionOf(a)
 	if m == nil {
-		return unknown()
+		return lost(a)
 	}
-	o := outcome{meaning: m, answer: a, message: m.message}
+	o := outcome{meaning: m, answer: a, message: m.message, id: a.GetDecisionId()}
 	if a.RetryAfterS != nil && m.answer == quotav1.Decision_DECISION_DENY {
 		o.retry = max(1, a.GetRetryAfterS())
 	}
@@ -163,6 +173,7 @@ func failureIn(err error) outcome {
 		return unknown()
 	}
 	o := failed(u.Reason, u.Message)
+	o.id = u.DecisionID
 	if u.RetryAfter > 0 && !o.hidden {
 		o.retry = int64((u.RetryAfter-1)/time.Second) + 1
 	}

@@ -208,12 +208,15 @@ func TestAnAllowThatComesTooLateIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := &asker{domains: []string{"video-api"}, check: func(ctx context.Context, _ *quotav1.CheckRequest) (*quotav1.Answer, error) {
 			<-ctx.Done()
-			return allowed(), nil
+			a := allowed()
+			a.DecisionId = []byte("0123456789abcdef")
+			return a, nil
 		}}
 		s := newStand(late)
 		start := time.Now()
 		a := s.get(t, "/check?principal=u42")
-		if took := time.Since(start); took != gateway.FrontTimeout || a.status != http.StatusServiceUnavailable || text(a.Reason) != "outcome_unknown" {
+		if took := time.Since(start); took != gateway.FrontTimeout || a.status != http.StatusServiceUnavailable || text(a.Reason) != "outcome_unknown" ||
+			text(a.ID) != "30313233343536373839616263646566" {
 			t.Errorf("status %d after %v: %s", a.status, took, a.body)
 		}
 		start = time.Now()

@@ -18,11 +18,12 @@ type reply struct {
 	message        string          // empty is null
 	answer         *quotav1.Answer // of a decision
 	retry          int64           // seconds; 0: asking again is no use, or not known to be
+	id             []byte          // empty is null
 }
 
 // replyTo is what an outcome comes to over HTTP.
 func replyTo(o *outcome) reply {
-	a := reply{status: o.status, decision: o.decision, word: o.word, message: o.message, answer: o.answer}
+	a := reply{status: o.status, decision: o.decision, word: o.word, message: o.message, answer: o.answer, id: o.id}
 	switch {
 	case o.decided():
 		a.retry = o.retry
@@ -59,8 +60,8 @@ func (a *reply) appendJSON(b []byte) []byte {
 	}
 	b = a.appendOrigin(b)
 	b = append(b, `,"id":`...)
-	if id := a.answer.GetDecisionId(); len(id) > 0 {
-		b = append(hex.AppendEncode(append(b, '"'), id), '"')
+	if len(a.id) > 0 {
+		b = append(hex.AppendEncode(append(b, '"'), a.id), '"')
 	} else {
 		b = append(b, null...)
 	}
@@ -119,7 +120,8 @@ func (a *reply) appendOrigin(b []byte) []byte {
 //	RateLimit-Policy: "per-minute";q=3;w=60
 //	RateLimit: "per-minute";r=2;t=60
 //
-// w is left out where the window isn't whole seconds: rounded either way it would promise something else.
+// w is left out where q isn't given in whole seconds, or nobody knows in how many: rounded either way it would promise
+// something else.
 // t is when all of q is available again, rounded up, not when a part of it is: a caller that goes by it is
 // never too early. It is left out where that is never.
 func (a *reply) setRateLimit(h http.Header) {
@@ -147,10 +149,10 @@ func (a *reply) setRateLimit(h http.Header) {
 	h["Ratelimit"] = []string{string(left)}
 }
 
-// windowSeconds is the limit's window, if that is whole seconds.
+// windowSeconds is the time in which the limit gives its whole amount, if that is whole seconds.
 func windowSeconds(m *quotav1.Answer) (uint64, bool) {
 	const second = 1_000_000_000
-	ns := m.GetWindowNs()
+	ns := m.GetWholeAmountNs()
 	return uint64(max(0, ns)) / second, ns > 0 && ns%second == 0
 }
 

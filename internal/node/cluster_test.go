@@ -229,6 +229,39 @@ func TestAnOldCopyOfADiskNeverVotes(t *testing.T) {
 	}
 }
 
+// A disk that isn't the cluster's notes nobody's start: what it would note nobody could tell later. And others hear
+// that it stays out.
+func TestADiskThatStaysOutCountsForNobody(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	for _, name := range tr.names {
+		tr.stop(name)
+	}
+	if err := os.RemoveAll(filepath.Join(tr.dir, "n3")); err != nil {
+		t.Fatal(err)
+	}
+	tr.start("n1", "n3") // n2 is away
+	tr.until("n1 hears that n3 stays out", func() bool {
+		for _, s := range tr.node("n1").Status().GetNodes() {
+			if s.GetName() == "n3" {
+				return s.GetState() == "awaiting replacement"
+			}
+		}
+		return false
+	})
+	for range 20 {
+		if state, detail := tr.node("n1").State(); state != "starting" || !strings.Contains(detail, "majority") {
+			t.Fatalf("n1 is %s: %s; one disk isn't a majority of three", state, detail)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	tr.start("n2")
+	tr.want("u1", partition.Denied)
+}
+
 // A log that can't be read, or that is lost, costs one replica; the others go on, and so do the node's others.
 func TestADamagedLogStaysOutAlone(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{

@@ -45,9 +45,9 @@ type peer struct {
 	slower     bool             // our clock runs faster than its; the same's
 	compared   bool             // that is known
 
-	mu        sync.Mutex
-	replicas  []*quotav1.ReplicaStatus // as it last told
-	described *description
+	mu       sync.Mutex
+	status   *quotav1.NodeStatus      // of itself, as it last told; nil: it hasn't
+	replicas []*quotav1.ReplicaStatus // likewise
 }
 
 func (n *Node) openPeers() error {
@@ -88,9 +88,6 @@ func (n *Node) describeOthers(ctx context.Context) map[string]description {
 				return
 			}
 			p.heard.Store(n.Monotonic())
-			p.mu.Lock()
-			p.described = d
-			p.mu.Unlock()
 			found[i] = d
 		})
 	}
@@ -154,8 +151,9 @@ func (p *peer) found(ctx context.Context, document []byte) error {
 	return nil
 }
 
-// announce tells the peer of a start. It fails with [partition.ErrRewound], wrapped, if the peer knows better.
-func (p *peer) announce(ctx context.Context, id string, shown []sight) ([]sight, error) {
+// announce tells the peer, which must be that member of the cluster, of a start. It fails with
+// [partition.ErrRewound], wrapped, if the peer knows better.
+func (p *peer) announce(ctx context.Context, member, id string, shown []sight) ([]sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	m, err := p.rpc.Announce(ctx, &quotav1.AnnounceRequest{Id: id, Starts: wireSights(shown)})
@@ -164,6 +162,9 @@ func (p *peer) announce(ctx context.Context, id string, shown []sight) ([]sight,
 	}
 	if err != nil {
 		return nil, fmt.Errorf("announce to %s: %w", p.name, err)
+	}
+	if m.GetId() != member {
+		return nil, fmt.Errorf("announce to %s: %w: it is %s, not %s", p.name, partition.ErrNoMember, m.GetId(), member)
 	}
 	return readSights(m.GetKnown()), nil
 }
@@ -179,10 +180,14 @@ func (n *Node) Announce(m *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, 
 			return nil, errors.New("no start of a replica looks like this")
 		}
 	}
+	d := n.describe()
+	if d.genesis == nil || !d.genesis.names(d.id) {
+		return nil, partition.ErrNoMember
+	}
 	if err := n.disk.notes.hear(readSights(m.GetStarts())); err != nil {
 		return nil, err
 	}
-	return &quotav1.AnnounceResponse{Known: wireSights(n.disk.notes.all())}, nil
+	return &quotav1.AnnounceResponse{Known: wireSights(n.disk.notes.all()), Id: d.id}, nil
 }
 
 const maxGroups = 4096
@@ -231,13 +236,23 @@ func (n *Node) listenOnce(ctx context.Context, p *peer) error {
 			return err
 		}
 		p.heard.Store(n.Monotonic())
-		if len(m.GetReplicas()) > 0 {
-			p.mu.Lock()
-			p.replicas = m.GetReplicas()
-			p.mu.Unlock()
+		p.mu.Lock()
+		if m.GetSelf() != nil {
+			p.status = m.GetSelf()
 		}
+		if len(m.GetReplicas()) > 0 {
+			p.replicas = m.GetReplicas()
+		}
+		p.mu.Unlock()
 		n.routes.hear(p.name, m.GetPartitions())
 	}
+}
+
+// itself returns what the peer said of itself, nil before it said anything.
+func (p *peer) itself() *quotav1.NodeStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
 }
 
 // told returns what the peer said of its replicas.

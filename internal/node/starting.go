@@ -213,7 +213,9 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 			if errors.Is(err, partition.ErrRewound) {
 				return n.rewound(h, err)
 			}
-			heard[name] = heard[name] || err == nil
+			if err == nil {
+				heard[name] = true
+			}
 		}
 		n.startNoted(h, heard)
 		wait := announceEvery
@@ -316,7 +318,7 @@ func (n *Node) announceAll(ctx context.Context, h *hosting) map[string]error {
 	var all sync.WaitGroup
 	for _, p := range n.peers {
 		all.Go(func() {
-			known, err := p.announce(ctx, n.disk.identity.ServerID(), shown)
+			known, err := p.announce(ctx, h.genesis.idOf(p.name), n.disk.identity.ServerID(), shown)
 			if err == nil {
 				err = n.disk.notes.merge(known)
 			}

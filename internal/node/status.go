@@ -52,15 +52,19 @@ func (n *Node) clockStatus() *quotav1.ClockStatus {
 }
 
 func (n *Node) nodeStatuses() (list []*quotav1.NodeStatus) {
-	self := n.phase.Load()
-	list = append(list, &quotav1.NodeStatus{
-		Name: n.cfg.Name, Id: n.disk.identity.ServerID(), Zone: n.cfg.Zone, State: self.state, Detail: self.detail, Address: n.address(n.cfg.Name),
-	})
+	list = append(list, n.ownStatus())
 	for _, p := range n.peers {
 		list = append(list, n.peerStatus(p))
 	}
 	slices.SortFunc(list, func(a, b *quotav1.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+func (n *Node) ownStatus() *quotav1.NodeStatus {
+	self := n.phase.Load()
+	return &quotav1.NodeStatus{
+		Name: n.cfg.Name, Id: n.disk.identity.ServerID(), Zone: n.cfg.Zone, State: self.state, Detail: self.detail, Address: n.address(n.cfg.Name),
+	}
 }
 
 // silent is after how long a node that is heard every second counts as unreachable.
@@ -87,12 +91,11 @@ func (n *Node) peerStatus(p *peer) *quotav1.NodeStatus {
 		s.Detail = fmt.Sprintf("it was heard %v ago", time.Duration(ago).Round(time.Second))
 		return s
 	}
-	s.State = up
-	for _, r := range p.told() {
-		if r.GetState() == awaiting {
-			s.State, s.Detail = awaiting, r.GetDetail()
-		}
+	if told := p.itself(); told != nil {
+		s.Id, s.Zone, s.State, s.Detail = told.GetId(), told.GetZone(), told.GetState(), told.GetDetail()
+		return s
 	}
+	s.State = starting
 	return s
 }
 
@@ -200,6 +203,20 @@ func (n *Node) Leading() bool {
 func (n *Node) State() (state, detail string) {
 	p := n.phase.Load()
 	return p.state, p.detail
+}
+
+// Led reports whether every replica that this node runs knows a leader.
+func (n *Node) Led() bool {
+	h := n.hosting.Load()
+	if h == nil {
+		return false
+	}
+	for _, r := range h.replicas {
+		if g := r.running(); g != nil && g.LeaderID() == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // ID is the node's id: its name and the incarnation of its disk.

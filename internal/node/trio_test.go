@@ -33,7 +33,7 @@ type trio struct {
 	timing     node.Timing
 	names      []string
 	sources    map[string]clock.Source // of those whose clocks aren't the kernel's
-	links      map[string]string // addresses, the same for as long as the trio lives
+	links      map[string]string       // addresses, the same for as long as the trio lives
 	grpc       map[string]string
 
 	mu    sync.Mutex

@@ -69,46 +69,43 @@ func (n *Node) Watch(ctx context.Context, ownOnly bool, send func(*quotav1.Watch
 	}
 }
 
-// tell sends what is new; times, and replicas, only when they are due.
+// tell sends what is new; times, and what a node tells of itself, only when they are due.
 func (w *watcher) tell(due bool) error {
 	h := w.node.hosting.Load()
-	if h == nil {
-		return w.tellOut(due)
-	}
-	m := &quotav1.WatchResponse{Partitions: w.news(h, due)}
-	if !w.began && !w.own {
-		m.Cluster = clusterOf(h.genesis)
-	}
+	m := &quotav1.WatchResponse{}
 	if w.own && due {
-		m.Replicas = w.node.ownReplicas(h)
+		m.Self = w.node.ownStatus()
 	}
-	if !w.began || len(m.Partitions) > 0 || len(m.Replicas) > 0 {
+	if h != nil {
+		m.Partitions = w.news(h, due)
+		if m.Self != nil {
+			m.Replicas = w.node.ownReplicas(h)
+		}
+		if !w.began && !w.own {
+			m.Cluster = clusterOf(h.genesis)
+		}
+	}
+	if h != nil && !w.began || len(m.Partitions) > 0 || m.Self != nil {
 		if err := w.send(m); err != nil {
 			return err
 		}
-		w.began = true
+		w.began = w.began || h != nil
 	}
-	if w.own {
+	switch {
+	case w.own:
 		return nil
+	case h == nil:
+		return w.node.elsewhereToWatch()
 	}
 	return w.tellSet(h)
 }
 
-// tellOut is tell of a node that has no replicas. One that stays out sends gateways to other nodes, and lets the
-// others know.
-func (w *watcher) tellOut(due bool) error {
-	state, detail := w.node.State()
-	switch {
-	case state != awaiting:
-		return nil
-	case !w.own:
-		return status.Errorf(codes.Unavailable, "this node stays out, watch another one: %s", detail)
-	case !due:
-		return nil
+// elsewhereToWatch sends a gateway on to another node, where this one has nothing to tell and never will.
+func (n *Node) elsewhereToWatch() error {
+	if p := n.phase.Load(); p.state == awaiting {
+		return status.Errorf(codes.Unavailable, "this node stays out until its disk is replaced; watch another one: %s", p.detail)
 	}
-	return w.send(&quotav1.WatchResponse{Replicas: []*quotav1.ReplicaStatus{
-		{Node: w.node.cfg.Name, Id: w.node.ID(), State: awaiting, Detail: detail},
-	}})
+	return nil
 }
 
 func (w *watcher) news(h *hosting, due bool) (news []*quotav1.PartitionRoute) {

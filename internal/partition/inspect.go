@@ -30,6 +30,9 @@ var (
 	ErrRewound = errors.New("the disk is an old copy of itself")
 )
 
+// ErrNoMember says that a disk isn't one that its cluster was founded on: what it notes counts for nobody.
+var ErrNoMember = errors.New("this disk is none of the cluster's")
+
 // Holdings is what a replica's folder shows before Raft starts on it.
 type Holdings struct {
 	// Formed: it took part in a group that was at work: an entry beyond the founding one, a snapshot, or

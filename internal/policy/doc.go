@@ -10,6 +10,9 @@
 //     read back to the same set, here and in the file reader. Golden files in testdata keep them fixed.
 //   - Every policy of a valid set can win and every tier, override and cost rule of it can apply: what an
 //     earlier one would always hide is refused.
+//   - A set takes the place of another only where [Set.ChangeTo] finds nothing against it: the [Frame] of a quota, which
+//     says how its usage is kept, stays as long as any of that may be remembered. One rule for all who ask: the
+//     leader before it proposes, and every replica as it applies.
 //   - [Compiled] is immutable and safe for concurrent use. Resolving with it doesn't allocate, and gateways
 //     and leaders that hold sets with one hash resolve alike.
 //

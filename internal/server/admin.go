@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -35,6 +36,8 @@ type admin struct {
 	quotav1.UnimplementedAdminServer
 	server *Server
 	places chan struct{} // of the calls to ApplyPolicies
+
+	reading sync.Mutex // one text at a time: the tree of one takes hundreds of megabytes
 }
 
 func newAdmin(s *Server) *admin { return &admin{server: s, places: make(chan struct{}, maxApplies)} }
@@ -106,7 +109,7 @@ func (a *admin) receive(ctx context.Context, stream uploads) (order, error) {
 	arrived := make(chan arrival, 1)
 	a.server.streams.Go(func() {
 		got := arrival{err: errDefect}
-		a.server.guard(frontGRPC, func() { got.order, got.err = readOrder(stream) })
+		a.server.guard(func() { got.order, got.err = readOrder(stream) })
 		arrived <- got
 	})
 	select {
@@ -140,7 +143,10 @@ func readOrder(stream uploads) (order, error) {
 
 // apply has the set ordered, if there is nothing wrong with it.
 func (a *admin) apply(ctx context.Context, o order) (*quotav1.ApplyPoliciesResponse, error) {
-	set, problems := readSet(o.text)
+	set, problems, err := a.read(ctx, o.text)
+	if err != nil {
+		return nil, err
+	}
 	if len(problems) > 0 {
 		return a.refused(problems), nil
 	}
@@ -156,6 +162,17 @@ func (a *admin) apply(ctx context.Context, o order) (*quotav1.ApplyPoliciesRespo
 	response = proto.CloneOf(response)
 	response.Warnings = bounded(append(response.Warnings, problemsOf(set, set.Warnings())...))
 	return response, nil
+}
+
+// read reads a set, unless the call has ended by its turn.
+func (a *admin) read(ctx context.Context, text []byte) (policy.Set, []*quotav1.PolicyProblem, error) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	if ctx.Err() != nil {
+		return policy.Set{}, nil, status.FromContextError(ctx.Err()).Err()
+	}
+	set, problems := readSet(text)
+	return set, problems, nil
 }
 
 // beforeItsEnd leaves a tenth of the call's time, a second at most, for the answer to arrive.

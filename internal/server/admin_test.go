@@ -123,8 +123,8 @@ func TestASetIsRefusedAsAWhole(t *testing.T) {
 	canonical := `{"policies":[` + strings.Replace(canonicalPolicies(t)[0], `"mode":"Enforce"`, `"mode":"Shadow"`, 1) + "," + canonicalPolicies(t)[1] + `]}`
 	for text, want := range map[string][]*quotav1.PolicyProblem{
 		broken: {
-			{Field: "policies[0].limits[0].rollingWindow.window", Line: 2},
-			{Field: "policies[1].limits[0].rollingWindow.limt", Line: 3},
+			{Policy: "media/a", Field: "limits[0].rollingWindow.window", Line: 2},
+			{Policy: "media/b", Field: "limits[0].rollingWindow.limt", Line: 3},
 		},
 		"":            {{Line: 1}},
 		"{":           {{Line: 1}},

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"math"
+	"math/bits"
+
 	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
@@ -20,6 +23,7 @@ type tagged struct {
 	seconds int64
 	wait    int64
 	reset   int64
+	whole   int64
 	id      fsm.ID
 }
 
@@ -70,9 +74,51 @@ func (t *tagged) fill(c *partition.Call) {
 		return
 	}
 	t.limit, a.Limit = o.Answer.Amount, &t.limit
+	if t.whole = wholeAmount(o.Policy, l, t.limit); t.whole > 0 {
+		a.WholeAmountNs = &t.whole
+	}
 	if reset, ok := o.Reset(); ok {
 		t.reset, a.ResetNs = reset, &t.reset
 	}
+}
+
+// wholeAmount is the time in which a limit of that amount gives all of it: its window; of a bucket, the time in
+// which an empty one fills up. 0 where that isn't a whole number of nanoseconds, or isn't known.
+func wholeAmount(p *policy.Policy, l *policy.Limit, amount uint64) int64 {
+	if l.Algorithm != limit.TokenBucket {
+		return l.Window
+	}
+	if refillVaries(p, l.Name) {
+		return 0
+	}
+	hi, lo := bits.Mul64(amount, uint64(l.Window))
+	if hi >= l.Refill { // also without a refill
+		return 0
+	}
+	ns, rest := bits.Div64(hi, lo, l.Refill)
+	if rest != 0 || ns > math.MaxInt64 {
+		return 0
+	}
+	return int64(ns)
+}
+
+// lookedThrough bounds the overrides that one answer goes through.
+const lookedThrough = 64
+
+// refillVaries says whether some key may have another refill of that limit than the policy's own. Which key has
+// which is in no outcome.
+func refillVaries(p *policy.Policy, name string) bool {
+	if len(p.Overrides) > lookedThrough {
+		return true
+	}
+	for i := range p.Overrides {
+		for j := range p.Overrides[i].Amounts {
+			if a := &p.Overrides[i].Amounts[j]; a.Limit == name && (a.Refill != 0 || a.Period != 0) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // amountKnown reports whether the amount and what follows from it are known. A replayed allow's may not

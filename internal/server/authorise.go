@@ -87,12 +87,6 @@ func (s *Server) isNodeNamed(id access.Identity, name string) bool {
 	return ok && node == name || s.cfg.Access == nil
 }
 
-// mayCheckSomewhere says whether the caller may check in any domain, known or not.
-func (s *Server) mayCheckSomewhere(ctx context.Context) bool {
-	c := callerOf(ctx)
-	return s.cfg.Access == nil || c != nil && c.gateway
-}
-
 const (
 	mayNotCheck   = "domain: is none in which the caller's certificate lets it check"
 	mayNotInspect = "domain: is none in which the caller's certificate lets it inspect"

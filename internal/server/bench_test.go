@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -24,7 +22,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprintf("%d", size), func(b *testing.B) {
 			n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
 			l := bufconn.Listen(1 << 20)
-			n.Start(server.Listeners{GRPC: l, HTTP: bufconn.Listen(1), Ops: bufconn.Listen(1)})
+			n.Start(server.Listeners{GRPC: l, Ops: bufconn.Listen(1)})
 			conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 			if err != nil {
@@ -57,16 +55,5 @@ func BenchmarkStream(b *testing.B) {
 				b.Error(err)
 			}
 		})
-	}
-}
-
-// BenchmarkFront gives the cost of one GET /check without the network.
-func BenchmarkFront(b *testing.B) {
-	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
-	front := n.Front()
-	r := httptest.NewRequest(http.MethodGet, "/check?principal=u42&api_class=convert", nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		front.ServeHTTP(httptest.NewRecorder(), r)
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
 	"net"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ const identifyEvery = 30 * time.Second
 type caller struct {
 	credentials.TLSInfo // what gRPC wants to know of a connection
 	server              *Server
-	gateway             bool // it may check somewhere
 
 	mu       sync.Mutex
 	identity access.Identity
@@ -98,23 +96,12 @@ func (d *doorkeeper) greet(plain net.Conn) (net.Conn, *caller, error) {
 		_ = conn.Close() // nobody is there to be told
 		return nil, nil, err
 	}
-	c.gateway = isGateway(c.State.PeerCertificates[0])
 	return conn, c, nil
 }
 
 // Clone returns a copy, which gRPC may ask for.
 func (d *doorkeeper) Clone() credentials.TransportCredentials {
 	return &doorkeeper{d.TransportCredentials.Clone(), d.server}
-}
-
-// isGateway says whether a certificate lets its holder check in some domain, whichever.
-func isGateway(c *x509.Certificate) bool {
-	for _, u := range c.URIs {
-		if r, err := access.ParseRole(u); err == nil && r.Kind == access.Gateway {
-			return true
-		}
-	}
-	return false
 }
 
 // callerOf is the caller of an RPC; nil: nobody has shown a certificate.

@@ -235,22 +235,20 @@ func TestWithoutCertificatesNothingReachableIsServed(t *testing.T) {
 		return elsewhere{bufconn.Listen(1 << 10), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081}}
 	}
 	for name, c := range map[string]struct {
-		grpc, http   net.Listener
+		grpc         net.Listener
 		certificates bool
 		want         string
 	}{
-		"gRPC":                   {beyond(), nil, false, "serve grpc: reachable from other machines without certificates"},
-		"HTTP":                   {loopback(), beyond(), false, "serve http: reachable from other machines without certificates"},
-		"HTTP, for it has none":  {beyond(), beyond(), true, "serve http: reachable from other machines without certificates"},
-		"gRPC with certificates": {beyond(), loopback(), true, ""},
-		"on this machine":        {loopback(), loopback(), false, ""},
+		"without certificates": {beyond(), false, "serve grpc: reachable from other machines without certificates"},
+		"with certificates":    {beyond(), true, ""},
+		"on this machine":      {loopback(), false, ""},
 	} {
 		n := newNodeWith(allowAll(), func(cfg *server.Config) {
 			if c.certificates {
 				cfg.Access = newAuthority(t).keep(t, t.TempDir(), nodeN1)
 			}
 		})
-		n.Start(server.Listeners{GRPC: c.grpc, HTTP: c.http, Ops: bufconn.Listen(1 << 10)})
+		n.Start(server.Listeners{GRPC: c.grpc, Ops: bufconn.Listen(1 << 10)})
 		if c.want != "" {
 			select {
 			case err := <-n.Failed():

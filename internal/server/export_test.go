@@ -4,16 +4,13 @@ import quotav1 "github.com/quorate/quorate/api/quota/v1"
 
 // Bounds that tests go up to.
 const (
-	MaxBody       = maxBody
-	MaxChecks     = maxChecks
-	MaxMessage    = maxMessage
-	MaxOpen       = maxOpen
-	FrontTimeout  = frontTimeout
-	FrontAttempts = frontAttempts
-	MaxPolicies   = maxPolicies
-	MaxApplies    = maxApplies
-	MaxWatches    = maxWatches
-	MaxStreams    = maxStreams
+	MaxChecks   = maxChecks
+	MaxMessage  = maxMessage
+	MaxOpen     = maxOpen
+	MaxPolicies = maxPolicies
+	MaxApplies  = maxApplies
+	MaxWatches  = maxWatches
+	MaxStreams  = maxStreams
 )
 
 // Service is the gRPC service without a connection.

@@ -60,14 +60,14 @@ func (s *Server) newGRPC() *grpc.Server {
 var errDefect = status.Error(codes.Internal, "a defect of the node ended the call; its outcome is unknown")
 
 func (s *Server) guardUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	if !s.guard(frontGRPC, func() { resp, err = next(ctx, req) }) {
+	if !s.guard(func() { resp, err = next(ctx, req) }) {
 		return nil, errDefect
 	}
 	return resp, err
 }
 
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	if !s.guard(frontGRPC, func() { err = next(srv, stream) }) {
+	if !s.guard(func() { err = next(srv, stream) }) {
 		return errDefect
 	}
 	return err
@@ -175,7 +175,7 @@ func (s *Server) ask(ctx context.Context, r partition.Request) *partition.Call {
 // somebody asks, so that there is nothing to keep in step.
 type health struct {
 	healthpb.UnimplementedHealthServer
-	ready func() bool
+	ready func() (ok bool, why string)
 }
 
 // Check answers for the node as a whole and for the service Quota alike.
@@ -184,7 +184,7 @@ func (h *health) Check(_ context.Context, m *healthpb.HealthCheckRequest) (*heal
 		return nil, status.Error(codes.NotFound, "unknown service")
 	}
 	serving := healthpb.HealthCheckResponse_NOT_SERVING
-	if h.ready() {
+	if ok, _ := h.ready(); ok {
 		serving = healthpb.HealthCheckResponse_SERVING
 	}
 	return &healthpb.HealthCheckResponse{Status: serving}, nil

@@ -22,15 +22,20 @@ func (s *Server) Ops() http.Handler {
 		case "/livez":
 			s.sayAlive(w)
 		case "/readyz":
-			if s.cfg.Ready() {
-				say(w, http.StatusOK, "ok")
-			} else {
-				say(w, http.StatusServiceUnavailable, "no leader answers")
-			}
+			s.sayReady(w)
 		default:
 			say(w, http.StatusNotFound, "there are /metrics, /livez and /readyz")
 		}
 	})
+}
+
+// sayReady tells whoever sends checks whether they have a chance here, and if not, why.
+func (s *Server) sayReady(w http.ResponseWriter) {
+	if ok, why := s.cfg.Ready(); !ok {
+		say(w, http.StatusServiceUnavailable, why)
+		return
+	}
+	say(w, http.StatusOK, "ok")
 }
 
 // sayAlive tells whoever may start the process anew whether that would help.

@@ -28,26 +28,26 @@ func (n *node) ops(t *testing.T, path string) page {
 	return page{w.Code, w.Body.String()}
 }
 
-// TestHealthTellsWhetherALeaderAnswers: over HTTP and over gRPC alike; alive is alive all the same.
-func TestHealthTellsWhetherALeaderAnswers(t *testing.T) {
+// TestHealthTellsWhetherTheNodeIsReady: over HTTP, with why it isn't, and over gRPC; alive is alive all the same.
+func TestHealthTellsWhetherTheNodeIsReady(t *testing.T) {
 	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Allowed) }))
 	_, conn, stop := n.start(t)
 	defer stop()
-	for _, n.ready = range []bool{true, false, true} {
-		status, serving := http.StatusOK, healthpb.HealthCheckResponse_SERVING
-		if !n.ready {
-			status, serving = http.StatusServiceUnavailable, healthpb.HealthCheckResponse_NOT_SERVING
+	for _, n.unready = range []string{"", "partition 3 has no leader", ""} {
+		want, serving := page{http.StatusOK, "ok\n"}, healthpb.HealthCheckResponse_SERVING
+		if n.unready != "" {
+			want, serving = page{http.StatusServiceUnavailable, n.unready + "\n"}, healthpb.HealthCheckResponse_NOT_SERVING
 		}
-		if got := n.ops(t, "/readyz"); got.status != status {
-			t.Errorf("ready is %v: /readyz says %d", n.ready, got.status)
+		if got := n.ops(t, "/readyz"); got != want {
+			t.Errorf("unready is %q: /readyz says %v", n.unready, got)
 		}
 		if got := n.ops(t, "/livez"); got.status != http.StatusOK {
-			t.Errorf("ready is %v: /livez says %d", n.ready, got.status)
+			t.Errorf("unready is %q: /livez says %d", n.unready, got.status)
 		}
 		for _, service := range []string{"", "quorate.quota.v1.Quota"} {
 			got, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 			if err != nil || got.GetStatus() != serving {
-				t.Errorf("ready is %v: %q is %v (%v)", n.ready, service, got.GetStatus(), err)
+				t.Errorf("unready is %q: %q is %v (%v)", n.unready, service, got.GetStatus(), err)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func TestHealthTellsWhetherALeaderAnswers(t *testing.T) {
 func TestLivezSaysWhyTheProcessShouldBeStartedAnew(t *testing.T) {
 	var why error
 	n := newNodeWith(&script{}, func(cfg *server.Config) { cfg.Alive = func() error { return why } })
-	n.ready = false
+	n.unready = "no leader"
 	if got := n.ops(t, "/livez"); got.status != http.StatusOK {
 		t.Errorf("alive: %v", got)
 	}
@@ -83,7 +83,7 @@ func TestOpsShowNothingElse(t *testing.T) {
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: status %d", w.Code)
 	}
-	if got := n.ops(t, "/metrics"); got.status != http.StatusOK || !strings.Contains(got.body, "quorate_http_requests_total") {
+	if got := n.ops(t, "/metrics"); got.status != http.StatusOK || !strings.Contains(got.body, "quorate_check_streams") {
 		t.Errorf("/metrics: status %d", got.status)
 	}
 }
@@ -119,7 +119,7 @@ func TestReflectionNamesTheService(t *testing.T) {
 // and what to do, unless there are certificates or it is for metrics and health.
 func TestListenStaysOnThisMachine(t *testing.T) {
 	for _, address := range []string{":0", "127.0.0.1:0", "localhost:0", "127.0.0.2:0"} {
-		l, err := server.Listen("http-address", address, false)
+		l, err := server.Listen("grpc-address", address, false)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
@@ -140,12 +140,12 @@ func TestListenStaysOnThisMachine(t *testing.T) {
 		"127.0.0.1:x":    "lookup tcp/x",
 		"":               "HOST:PORT",
 	} {
-		l, err := server.Listen("http-address", address, false)
+		l, err := server.Listen("grpc-address", address, false)
 		if err == nil {
 			t.Errorf("%q: listens on %v", address, l.Addr())
 			continue
 		}
-		if !strings.HasPrefix(err.Error(), `--http-address "`+address+`": `) || !strings.Contains(err.Error(), want) {
+		if !strings.HasPrefix(err.Error(), `--grpc-address "`+address+`": `) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestListenStaysOnThisMachine(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	taken, err := server.Listen("http-address", ":0", false)
+	taken, err := server.Listen("grpc-address", ":0", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,7 @@ package server_test
 import (
 	"math"
 	"math/big"
-	"net/http"
 	"testing"
-	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,48 +17,43 @@ import (
 
 // seen is what callers see of an outcome. Numbers of seconds: 0 is none.
 type seen struct {
-	code      codes.Code
-	reason    quotav1.Reason
-	failure   quotav1.FailureReason
-	retryGRPC int64
-
-	status    int
-	decision  string
-	word      string
-	retryHTTP int64
+	code    codes.Code
+	answer  quotav1.Decision
+	reason  quotav1.Reason
+	failure quotav1.FailureReason
+	retry   int64
 }
 
 // translations is the contract, row by row.
 var translations = map[partition.Result]seen{
-	partition.Allowed:        {code: codes.OK, status: 200, decision: "allow"},
-	partition.NoMatchAllowed: {reason: quotav1.Reason_REASON_NO_MATCH_ALLOWED, status: 200, decision: "allow", word: "no_match"},
-	partition.Denied:         {reason: quotav1.Reason_REASON_LIMIT, retryGRPC: 31, status: 429, decision: "deny", word: "limit", retryHTTP: 31},
-	partition.Exceeded:       {reason: quotav1.Reason_REASON_COST_EXCEEDS_LIMIT, status: 429, decision: "deny", word: "cost_exceeds_limit"},
-	partition.NoPolicy:       {reason: quotav1.Reason_REASON_NO_POLICY, status: 403, decision: "deny", word: "no_policy"},
-	partition.UnknownDomain:  {reason: quotav1.Reason_REASON_UNKNOWN_DOMAIN, status: 403, decision: "deny", word: "unknown_domain"},
+	partition.Allowed:        {answer: quotav1.Decision_DECISION_ALLOW},
+	partition.NoMatchAllowed: {answer: quotav1.Decision_DECISION_ALLOW, reason: quotav1.Reason_REASON_NO_MATCH_ALLOWED},
+	partition.Denied:         {answer: quotav1.Decision_DECISION_DENY, reason: quotav1.Reason_REASON_LIMIT, retry: 31},
+	partition.Exceeded:       {answer: quotav1.Decision_DECISION_DENY, reason: quotav1.Reason_REASON_COST_EXCEEDS_LIMIT},
+	partition.NoPolicy:       {answer: quotav1.Decision_DECISION_DENY, reason: quotav1.Reason_REASON_NO_POLICY},
+	partition.UnknownDomain:  {answer: quotav1.Decision_DECISION_DENY, reason: quotav1.Reason_REASON_UNKNOWN_DOMAIN},
+	partition.WouldAllow:     {answer: quotav1.Decision_DECISION_WOULD_ALLOW},
 
-	partition.Invalid:      {code: codes.InvalidArgument, failure: quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT, status: 400, word: "invalid_argument"},
-	partition.NotSupported: {code: codes.Unimplemented, failure: quotav1.FailureReason_FAILURE_REASON_NOT_SUPPORTED, status: 400, word: "not_supported"},
-	partition.Conflict:     {code: codes.AlreadyExists, failure: quotav1.FailureReason_FAILURE_REASON_DECISION_ID_CONFLICT, status: 409, word: "decision_id_conflict"},
+	partition.Invalid:      {code: codes.InvalidArgument, failure: quotav1.FailureReason_FAILURE_REASON_INVALID_ARGUMENT},
+	partition.NotSupported: {code: codes.Unimplemented, failure: quotav1.FailureReason_FAILURE_REASON_NOT_SUPPORTED},
+	partition.Conflict:     {code: codes.AlreadyExists, failure: quotav1.FailureReason_FAILURE_REASON_DECISION_ID_CONFLICT},
 
-	partition.StaleTime:   {code: codes.FailedPrecondition, failure: quotav1.FailureReason_FAILURE_REASON_STALE_TIME, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
-	partition.StalePolicy: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_STALE_POLICY, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
-	partition.NotLeader:   {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NOT_LEADER, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
-	partition.Pending:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_POLICY_PENDING, retryGRPC: 1, status: 503, decision: "unavailable", word: "not_ready", retryHTTP: 1},
-	partition.NoQuorum:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, retryGRPC: 1, status: 503, decision: "unavailable", word: "no_quorum", retryHTTP: 1},
-	partition.Clock:       {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_CLOCK, retryGRPC: 1, status: 503, decision: "unavailable", word: "clock", retryHTTP: 1},
-	partition.Overloaded:  {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OVERLOADED, retryGRPC: 1, status: 503, decision: "unavailable", word: "overloaded", retryHTTP: 1},
-	partition.Late:        {code: codes.DeadlineExceeded, failure: quotav1.FailureReason_FAILURE_REASON_DEADLINE, retryGRPC: 1, status: 503, decision: "unavailable", word: "deadline", retryHTTP: 1},
-	partition.Memory:      {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_MEMORY, retryGRPC: 1, status: 503, decision: "unavailable", word: "memory", retryHTTP: 1},
-	partition.Unknown:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
-	partition.Stopping:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_SHUTTING_DOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "shutting_down", retryHTTP: 1},
-
-	partition.WouldAllow: {status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	partition.StaleTime:   {code: codes.FailedPrecondition, failure: quotav1.FailureReason_FAILURE_REASON_STALE_TIME},
+	partition.StalePolicy: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_STALE_POLICY},
+	partition.NotLeader:   {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NOT_LEADER},
+	partition.Pending:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_POLICY_PENDING, retry: 1},
+	partition.NoQuorum:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_NO_QUORUM, retry: 1},
+	partition.Clock:       {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_CLOCK, retry: 1},
+	partition.Overloaded:  {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OVERLOADED, retry: 1},
+	partition.Late:        {code: codes.DeadlineExceeded, failure: quotav1.FailureReason_FAILURE_REASON_DEADLINE, retry: 1},
+	partition.Memory:      {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_MEMORY, retry: 1},
+	partition.Unknown:     {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retry: 1},
+	partition.Stopping:    {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_SHUTTING_DOWN, retry: 1},
 
 	// Not results: nobody knows what they mean, so nobody knows what happened.
-	0:                        {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
-	partition.WouldAllow + 1: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
-	math.MaxUint8:            {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retryGRPC: 1, status: 503, decision: "unavailable", word: "outcome_unknown", retryHTTP: 1},
+	0:                        {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retry: 1},
+	partition.WouldAllow + 1: {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retry: 1},
+	math.MaxUint8:            {code: codes.Unavailable, failure: quotav1.FailureReason_FAILURE_REASON_OUTCOME_UNKNOWN, retry: 1},
 }
 
 // outcomeOf is an outcome of a limit of 3 per minute, 30 s before enough has left.
@@ -78,7 +71,7 @@ func outcomeOf(r partition.Result) partition.Outcome {
 	return o
 }
 
-// TestEveryResultHasOneMeaning walks every result over gRPC, over a stream and over HTTP.
+// TestEveryResultHasOneMeaning walks every result.
 func TestEveryResultHasOneMeaning(t *testing.T) {
 	for r := partition.Allowed; r <= partition.WouldAllow; r++ {
 		if _, ok := translations[r]; !ok {
@@ -86,42 +79,20 @@ func TestEveryResultHasOneMeaning(t *testing.T) {
 		}
 	}
 	for r, want := range translations {
-		// In a bubble, where the front's pauses take no time.
-		synctest.Test(t, func(t *testing.T) {
-			n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(r) }))
-			got := overHTTP(t, n)
-			if http := (seen{status: want.status, decision: want.decision, word: want.word, retryHTTP: want.retryHTTP}); got != http {
-				t.Errorf("result %d over HTTP: %+v, want %+v", r, got, http)
-			}
-			got = overGRPC(t, n)
-			if rpc := (seen{code: want.code, reason: want.reason, failure: want.failure, retryGRPC: want.retryGRPC}); got != rpc {
-				t.Errorf("result %d over gRPC: %+v, want %+v", r, got, rpc)
-			}
-		})
+		n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(r) }))
+		if got := ask(t, n); got != want {
+			t.Errorf("result %d: %+v, want %+v", r, got, want)
+		}
 	}
 }
 
-func overHTTP(t *testing.T, n *node) seen {
-	t.Helper()
-	a := n.get(t, "/check?principal=u42")
-	s := seen{status: a.status, decision: text(a.Decision), word: text(a.Reason)}
-	if a.RetryAfter != nil {
-		s.retryHTTP = *a.RetryAfter
-	}
-	return s
-}
-
-func overGRPC(t *testing.T, n *node) seen {
+// ask sends one check and says what comes of it.
+func ask(t *testing.T, n *node) seen {
 	t.Helper()
 	response, err := n.Service().Check(t.Context(), checkOf("u42"))
 	if err == nil {
 		a := response.GetAnswer()
-		looks := a.GetDecision() == quotav1.Decision_DECISION_WOULD_ALLOW
-		permits := a.GetReason() == quotav1.Reason_REASON_UNSPECIFIED && !looks || a.GetReason() == quotav1.Reason_REASON_NO_MATCH_ALLOWED
-		if allowed := a.GetDecision() == quotav1.Decision_DECISION_ALLOW; allowed != permits {
-			t.Errorf("decision %v with reason %v", a.GetDecision(), a.GetReason())
-		}
-		return seen{reason: a.GetReason(), retryGRPC: a.GetRetryAfterS()}
+		return seen{answer: a.GetDecision(), reason: a.GetReason(), retry: a.GetRetryAfterS()}
 	}
 	f := failureIn(t, err)
 	if codes.Code(f.GetCode()) != status.Code(err) {
@@ -130,7 +101,7 @@ func overGRPC(t *testing.T, n *node) seen {
 	if f.GetMessage() == "" {
 		t.Error("a failure without a message")
 	}
-	return seen{code: status.Code(err), failure: f.GetReason(), retryGRPC: f.GetRetryAfterS()}
+	return seen{code: status.Code(err), failure: f.GetReason(), retry: f.GetRetryAfterS()}
 }
 
 // failureIn takes the failure out of the status of a unary call.
@@ -176,7 +147,7 @@ func TestEveryReasonOfTheContractIsSentOrKnownNotToBe(t *testing.T) {
 	}
 }
 
-// TestOnlyAnAllowReadsAsOne: of all values that a result can have, two are an allow, on every front.
+// TestOnlyAnAllowReadsAsOne: of all values that a result can have, two are an allow.
 func TestOnlyAnAllowReadsAsOne(t *testing.T) {
 	for r := range 1 + math.MaxUint8 {
 		result := partition.Result(r)
@@ -184,10 +155,7 @@ func TestOnlyAnAllowReadsAsOne(t *testing.T) {
 		want := result == partition.Allowed || result == partition.NoMatchAllowed
 		response, err := n.Service().Check(t.Context(), checkOf("u42"))
 		if got := err == nil && response.GetAnswer().GetDecision() == quotav1.Decision_DECISION_ALLOW; got != want {
-			t.Errorf("result %d over gRPC: allowed is %v", r, got)
-		}
-		if meaning, ok := translations[result]; ok && (meaning.decision == "allow") != want {
-			t.Errorf("result %d over HTTP: %q", r, meaning.decision)
+			t.Errorf("result %d: allowed is %v", r, got)
 		}
 	}
 }
@@ -214,8 +182,9 @@ func TestRA09RetryAfterIsWholeSecondsUp(t *testing.T) {
 		t.Errorf("the longest wait is told as %d s", server.Advice(&o))
 	}
 	n := newNode(answering(func(*partition.Call) partition.Outcome { return outcomeOf(partition.Denied) }))
-	if a := n.get(t, "/check?principal=u42"); a.header.Get("Retry-After") != "31" || a.status != http.StatusTooManyRequests {
-		t.Errorf("status %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+	response, err := n.Service().Check(t.Context(), checkOf("u42"))
+	if a := response.GetAnswer(); err != nil || a.GetRetryAfterS() != 31 || a.GetWaitNs() != 30*second {
+		t.Errorf("answer %v (%v)", a, err)
 	}
 }
 

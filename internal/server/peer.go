@@ -11,6 +11,7 @@ import (
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/keyspace"
+	"github.com/quorate/quorate/internal/partition"
 )
 
 const (
@@ -118,7 +119,7 @@ func nodeOf(id string) string {
 // for what it was. What the operating system reports may be gone the next time; nothing else is.
 func foundingError(err error) error {
 	code := codes.FailedPrecondition
-	if system := syscall.Errno(0); errors.As(err, &system) {
+	if system := syscall.Errno(0); errors.As(err, &system) || errors.Is(err, partition.ErrNoMember) {
 		code = codes.Unavailable
 	}
 	return status.Error(code, err.Error())

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -33,9 +32,12 @@ func problemOf(set policy.Set, path, reason string) *quotav1.PolicyProblem {
 	if namespace == "" {
 		namespace = policy.DefaultNamespace
 	}
-	p.Policy, p.Field = namespace+"/"+set.Policies[i].Name, path[len(at[0]):]
+	p.Policy, p.Field = namespace+"/"+set.Policies[i].Name, withinPolicy(path)
 	return p
 }
+
+// withinPolicy is the part of a path as in policies[3].limits[0].window that is about the policy.
+func withinPolicy(path string) string { return path[len(place.FindString(path)):] }
 
 // problemsOf tells of all that is wrong with a set.
 func problemsOf(set policy.Set, problems policy.Problems) (told []*quotav1.PolicyProblem) {
@@ -46,12 +48,12 @@ func problemsOf(set policy.Set, problems policy.Problems) (told []*quotav1.Polic
 }
 
 // readSet reads a set as a person or a program wrote it, and says what is wrong with it. The canonical form
-// needs no other reader, which is for files and smaller.
+// needs no other reader.
 func readSet(text []byte) (policy.Set, []*quotav1.PolicyProblem) {
 	if set, err := policy.ParseCanonical(text); err == nil {
 		return set, problemsOf(set, set.Validate())
 	}
-	set, err := file.Read("policies", bytes.NewReader(text))
+	set, err := file.Parse("policies", text)
 	if err == nil {
 		return set, nil
 	}
@@ -61,7 +63,11 @@ func readSet(text []byte) (policy.Set, []*quotav1.PolicyProblem) {
 	}
 	var told []*quotav1.PolicyProblem
 	for _, p := range broken.Problems {
-		told = append(told, &quotav1.PolicyProblem{Field: p.Path, Reason: p.Message, Line: uint32(p.Line)})
+		one := &quotav1.PolicyProblem{Policy: p.Policy, Field: p.Path, Reason: p.Message, Line: uint32(p.Line)}
+		if p.Policy != "" {
+			one.Field = withinPolicy(p.Path)
+		}
+		told = append(told, one)
 	}
 	return set, told
 }

@@ -92,6 +92,14 @@ func readDomain(name string, domains func() []string) (string, *fault) {
 	return name, domainFault(name)
 }
 
+// onlyOf gives the domain that an asker may leave out.
+func onlyOf(domains []string) (string, *fault) {
+	if len(domains) != 1 {
+		return "", faultf("domain", "is missing; it may be left out only where there is one domain, and there are %d", len(domains))
+	}
+	return domains[0], nil
+}
+
 func domainFault(domain string) *fault {
 	switch n := len(domain); {
 	case n == 0:

@@ -58,7 +58,7 @@ func (r *routing) admit(ctx context.Context, ownOnly bool) (withSeed bool, err e
 	if err != nil {
 		return false, err
 	}
-	withSeed = r.server.mayCheckSomewhere(ctx)
+	withSeed = id.MayCheckSomewhere()
 	switch {
 	case ownOnly && !r.server.isNode(id):
 		return false, r.server.forbid("own_only: is for nodes")

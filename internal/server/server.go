@@ -35,12 +35,13 @@ type Config struct {
 	// Access holds the node's certificate and says who callers are; nil: there are no certificates, and the
 	// node serves its own machine only.
 	Access *access.Keeper
-	// Domains names the domains that there are: a caller over HTTP need not name the only one.
+	// Domains names the domains that there are: a check need not name the only one.
 	Domains func() []string
 	// Monotonic reads the clock that deadlines are readings of, in ns.
 	Monotonic func() int64
-	// Ready says whether a leader answers; /readyz and the gRPC health service tell.
-	Ready func() bool
+	// Ready says whether the node is of use to whoever asks, and if not, why, without a key or a policy's text.
+	// /readyz tells both, the gRPC health service the first.
+	Ready func() (ok bool, why string)
 	// Alive says why the process should be started anew, nil if there is no reason; /livez tells. Nil: there
 	// never is.
 	Alive func() error
@@ -54,7 +55,6 @@ type Server struct {
 	cfg     Config
 	metrics *metrics
 	grpc    *grpc.Server
-	front   *http.Server // /check
 	ops     *http.Server // metrics and health
 
 	stopping context.Context // ended by Stop: streams take no more checks
@@ -64,34 +64,32 @@ type Server struct {
 	streams  sync.WaitGroup // receivers of streams
 }
 
-// Listeners are what a Server listens on; HTTP and Ops may be nil. Without certificates GRPC, and HTTP in any case, are
-// those of this machine alone.
+// Listeners are what a Server listens on; Ops may be nil. Without certificates GRPC is one of this machine alone.
 type Listeners struct {
-	GRPC, HTTP, Ops net.Listener
+	GRPC, Ops net.Listener
 }
 
-// Bounds of connections over HTTP. A check is small and quick; who is slower holds a connection for
-// nothing.
+// Bounds of connections over HTTP. What is asked there is small and quick; who is slower holds a connection
+// for nothing.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 64 << 10 // sixteen entries of a query, percent-encoded
+	maxHeaderBytes = 16 << 10
 )
 
 // New returns a Server that doesn't serve yet.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, metrics: newMetrics(cfg.Registry), failed: make(chan error, 3)}
+	s := &Server{cfg: cfg, metrics: newMetrics(cfg.Registry), failed: make(chan error, 2)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.grpc = s.newGRPC()
-	s.front = s.newHTTP(s.Front())
-	s.ops = s.newHTTP(s.Ops())
+	s.ops = s.newHTTP()
 	return s
 }
 
-func (s *Server) newHTTP(h http.Handler) *http.Server {
+func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		Handler: s.Ops(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -105,14 +103,6 @@ func (s *Server) Start(l Listeners) {
 		}
 		return s.grpc.Serve(l.GRPC)
 	})
-	if l.HTTP != nil {
-		s.serve("http", func() error {
-			if isReachable(l.HTTP.Addr()) {
-				return errors.Join(errReachable, l.HTTP.Close())
-			}
-			return s.front.Serve(l.HTTP)
-		})
-	}
 	if l.Ops != nil {
 		s.serve("metrics", func() error { return s.ops.Serve(l.Ops) })
 	}
@@ -138,22 +128,16 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // last, so that a stop can be watched. It must be called once, after Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop()
-	var (
-		both     sync.WaitGroup
-		frontErr error
-	)
-	both.Go(func() { frontErr = stopHTTP(ctx, s.front) })
-	both.Go(func() { s.stopGRPC(ctx) })
-	both.Wait()
+	s.stopGRPC(ctx)
 	s.streams.Wait()
-	err := errors.Join(frontErr, stopHTTP(ctx, s.ops))
+	err := s.stopOps(ctx)
 	s.serving.Wait()
 	return err
 }
 
-func stopHTTP(ctx context.Context, h *http.Server) error {
-	if err := h.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("stop http: %w", err), h.Close())
+func (s *Server) stopOps(ctx context.Context) error {
+	if err := s.ops.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stop metrics: %w", err), s.ops.Close())
 	}
 	return nil
 }
@@ -166,11 +150,11 @@ func (s *Server) stopGRPC(ctx context.Context) {
 
 // guard runs f, and reports whether it came to an end. A defect that panics costs the request that met
 // it, is counted and logged, and leaves the node to the others.
-func (s *Server) guard(front string, f func()) (ended bool) {
+func (s *Server) guard(f func()) (ended bool) {
 	defer func() {
 		if defect := recover(); defect != nil {
-			s.metrics.panics.WithLabelValues(front).Inc()
-			s.cfg.Log.Error("request panicked", "front", front, "panic", fmt.Sprint(defect), "stack", string(debug.Stack()))
+			s.metrics.panics.WithLabelValues(frontGRPC).Inc()
+			s.cfg.Log.Error("request panicked", "panic", fmt.Sprint(defect), "stack", string(debug.Stack()))
 		}
 	}()
 	f()

@@ -3,15 +3,8 @@ package server_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
-	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,9 +115,11 @@ type node struct {
 	registry *prometheus.Registry
 	log      *safeBuffer
 	domains  []string
-	ready    bool
+	unready  string // why it isn't ready; empty: it is
 	clock    int64
 }
+
+func (n *node) isReady() (ok bool, why string) { return n.unready == "", n.unready }
 
 // safeBuffer is a log that many may write.
 type safeBuffer struct {
@@ -148,10 +143,10 @@ func newNode(d server.Decider) *node { return newNodeWith(d, func(*server.Config
 
 // newNodeWith is newNode with another configuration.
 func newNodeWith(d server.Decider, change func(*server.Config)) *node {
-	n := &node{registry: prometheus.NewRegistry(), log: &safeBuffer{}, domains: []string{"video-api"}, ready: true, clock: 100 * second}
+	n := &node{registry: prometheus.NewRegistry(), log: &safeBuffer{}, domains: []string{"video-api"}, clock: 100 * second}
 	cfg := server.Config{
 		Decider: d, Domains: func() []string { return n.domains }, Monotonic: func() int64 { return n.clock },
-		Ready: func() bool { return n.ready }, Log: slog.New(slog.NewTextHandler(n.log, nil)), Registry: n.registry,
+		Ready: n.isReady, Log: slog.New(slog.NewTextHandler(n.log, nil)), Registry: n.registry,
 	}
 	change(&cfg)
 	n.Server = server.New(cfg)
@@ -169,7 +164,7 @@ func (n *node) start(t *testing.T) (quotav1.QuotaClient, *grpc.ClientConn, func(
 func (n *node) serve(t *testing.T, count int) (conns []*grpc.ClientConn, stop func()) {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	n.Start(server.Listeners{GRPC: l, HTTP: bufconn.Listen(1 << 10), Ops: bufconn.Listen(1 << 10)})
+	n.Start(server.Listeners{GRPC: l, Ops: bufconn.Listen(1 << 10)})
 	for range count {
 		conn, err := grpc.NewClient("passthrough:///node",
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -193,89 +188,4 @@ func (n *node) serve(t *testing.T, count int) (conns []*grpc.ClientConn, stop fu
 			t.Errorf("stop: %v", err)
 		}
 	}
-}
-
-// answer is what /check said.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-
-	Decision     *string
-	Reason       *string
-	Message      *string
-	Policy       *string
-	Limit        *uint64
-	LimitName    *string `json:"limit_name"`
-	Remaining    *uint64
-	RetryAfter   *int64 `json:"retry_after"`
-	DecisionTime *int64 `json:"decision_time_ns"`
-	Partition    *uint16
-	Epoch        *uint64
-	Replayed     *bool
-	ID           *string
-}
-
-var allKeys = []string{
-	"decision", "decision_time_ns", "epoch", "id", "limit", "limit_name", "message", "partition", "policy",
-	"reason", "remaining", "replayed", "retry_after",
-}
-
-func (n *node) do(t *testing.T, r *http.Request) answer {
-	t.Helper()
-	w := httptest.NewRecorder()
-	n.Front().ServeHTTP(w, r)
-	return readAnswer(t, w.Result())
-}
-
-func (n *node) get(t *testing.T, target string) answer {
-	t.Helper()
-	return n.do(t, httptest.NewRequest(http.MethodGet, target, nil))
-}
-
-func (n *node) post(t *testing.T, body string) answer {
-	t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "/check", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	return n.do(t, r)
-}
-
-// readAnswer reads what every answer must be, whatever its status: one JSON object with all of the keys,
-// not to be stored, with Retry-After as its body has it.
-func readAnswer(t *testing.T, r *http.Response) answer {
-	t.Helper()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := answer{status: r.StatusCode, header: r.Header, body: string(body)}
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(body, &keys); err != nil {
-		t.Fatalf("%v in the answer %q", err, body)
-	}
-	if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, allKeys) {
-		t.Errorf("the answer has the keys %q", got)
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("content type %q", got)
-	}
-	if got := r.Header.Get("Cache-Control"); got != "no-store" {
-		t.Errorf("status %d with Cache-Control %q", r.StatusCode, got)
-	}
-	if got := r.Header.Get("Retry-After"); got != text(a.RetryAfter) {
-		t.Errorf("Retry-After %q, in the body %q", got, text(a.RetryAfter))
-	}
-	return a
-}
-
-// text is a value that may be null, as text; null is empty.
-func text[T any](v *T) string {
-	if v == nil {
-		return ""
-	}
-	b, _ := json.Marshal(*v)
-	return strings.Trim(string(b), `"`)
 }

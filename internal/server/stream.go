@@ -71,7 +71,7 @@ func (c *conversation) run() error {
 	c.server.metrics.streams.Inc()
 	defer c.server.metrics.streams.Dec()
 	c.server.streams.Go(func() {
-		if !c.server.guard(frontGRPC, c.receive) {
+		if !c.server.guard(c.receive) {
 			c.breakOff(errDefect)
 		}
 	})

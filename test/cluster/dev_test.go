@@ -155,8 +155,26 @@ func TestWithoutAMajorityEverythingIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestOtherPoliciesOnAKeptDirectoryAreRefused, with the hashes and what to do.
-func TestOtherPoliciesOnAKeptDirectoryAreRefused(t *testing.T) {
+// TestOtherAmountsAreTakenAtTheNextStart, and what was used up before stays so.
+func TestOtherAmountsAreTakenAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir, "--policies", hourly(t)).ready(t)
+	p.want(t, "alice", allowed, allowed)
+	p.kill(t)
+
+	p = start(t, dir, "--policies", hourlyUpTo(t, 5)).ready(t)
+	p.want(t, "alice", allowed, allowed, allowed, denied)
+	p.kill(t)
+
+	p = start(t, dir, "--policies", hourly(t)).ready(t)
+	p.want(t, "alice", denied)
+	p.want(t, "bob", allowed, allowed, allowed, denied)
+}
+
+// TestPoliciesThatCantFollowAreRefusedAtTheNextStart: the sample has another limit over another window. The
+// process ends and says what stands against them, and what was in force goes on being so.
+func TestPoliciesThatCantFollowAreRefusedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	dir, policies := t.TempDir(), hourly(t)
 	p := start(t, dir, "--policies", policies).ready(t)
@@ -168,7 +186,8 @@ func TestOtherPoliciesOnAKeptDirectoryAreRefused(t *testing.T) {
 		t.Errorf("ended with %d", status)
 	}
 	said := other.stderr.String()
-	for _, want := range []string{"quotanode: --policies: ", "another policy set is in force", "in force is ", "asked for is ", "choose another --data-dir"} {
+	for _, want := range []string{"quotanode: --policies: the sample can't take the place of the policies in force", "limits",
+		"Start with policies that can", "choose another --data-dir"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}

@@ -25,7 +25,7 @@ import (
 // patience bounds every wait. Nothing here takes a tenth of it on an idle machine.
 const patience = 60 * time.Second
 
-// programs is where TestMain has built quotanode and quotactl.
+// programs is where TestMain has built quotanode, quotactl and gateway.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+string(filepath.Separator), "../../cmd/quotanode", "../../cmd/quotactl")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+string(filepath.Separator), "../../cmd/quotanode", "../../cmd/quotactl", "../../cmd/gateway")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
@@ -49,23 +49,48 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// process is a running `quotanode dev`.
+// process is one of the programs, running.
 type process struct {
 	cmd    *exec.Cmd
-	dir    string        // of its data
+	dir    string        // of the data of `quotanode dev`
 	ended  chan struct{} // closed when it has ended and all of its output is read
 	err    error         // of Wait, once ended
-	stderr bytes.Buffer  // complete once ended
+	stderr output
 
 	mu    sync.Mutex
 	lines []string
 }
 
+// output is what a process writes, readable at any time.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 // start starts `quotanode dev` on dir with addresses of its own. It ends with the test at the latest.
 func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	args = append([]string{"dev", "--data-dir", dir, "--http-address", ":0", "--grpc-address", ":0", "--metrics-address", ":0"}, args...)
-	p := &process{cmd: exec.Command(filepath.Join(programs, "quotanode"), args...), dir: dir, ended: make(chan struct{})}
+	p := launch(t, "quotanode", append([]string{"dev", "--data-dir", dir, "--http-address", ":0", "--grpc-address", ":0", "--metrics-address", ":0"}, args...)...)
+	p.dir = dir
+	return p
+}
+
+// launch starts a program. It ends with the test at the latest.
+func launch(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(filepath.Join(programs, program), args...), ended: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -78,7 +103,7 @@ func start(t *testing.T, dir string, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill(t)
 		if t.Failed() {
-			t.Logf("quotanode %q said\n%s\n%s", args, strings.Join(p.said(), "\n"), p.stderr.String())
+			t.Logf("%s %q said\n%s\n%s", program, args, strings.Join(p.said(), "\n"), p.stderr.String())
 		}
 	})
 	return p
@@ -291,14 +316,19 @@ func eventually(t *testing.T, what string, done func() bool) {
 // hourly writes a policy file under which an allowance outlives any test: three per hour.
 func hourly(t *testing.T) (path string) {
 	t.Helper()
+	return hourlyUpTo(t, 3)
+}
+
+func hourlyUpTo(t *testing.T, limit int) (path string) {
+	t.Helper()
 	path = filepath.Join(t.TempDir(), "policies.yaml")
-	text := `policies:
+	text := fmt.Sprintf(`policies:
 - name: conversions
   domain: video-api
   key: [principal, api_class]
   limits:
-  - {name: hourly, rollingWindow: {limit: 3, window: 1h}}
-`
+  - {name: hourly, rollingWindow: {limit: %d, window: 1h}}
+`, limit)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

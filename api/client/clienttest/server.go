@@ -145,7 +145,8 @@ func (s *Server) Advance(d time.Duration) {
 func (s *Server) AwaitWaiting(ctx context.Context, n int) error { return s.clock.await(ctx, n) }
 
 // SetPolicies puts other policies in force, given as the text of a policy file, and keeps usage as a cluster
-// does. It refuses what a cluster refuses.
+// does. It refuses what a cluster refuses. Clients hear of the new set as of all news, a moment later: until
+// then they may give a denial again that it would lift.
 func (s *Server) SetPolicies(text string) error {
 	set, err := file.Read("policies", strings.NewReader(text))
 	if err != nil {
@@ -153,6 +154,9 @@ func (s *Server) SetPolicies(text string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if problems := s.set.ChangeTo(set, s.cells[0].machine.Tombstones()); len(problems) > 0 {
+		return problems
+	}
 	v := fsm.Version{Epoch: epoch, Number: s.version.Number + 1}
 	for _, c := range s.cells {
 		if err := c.adopt(s.Now(), v, set.Canonical()); err != nil {

@@ -138,7 +138,9 @@ type WatchResponse struct {
 	// A part of a policy set that partitions enforce. A set comes as consecutive parts.
 	Policies *PolicySetPart `protobuf:"bytes,3,opt,name=policies,proto3" json:"policies,omitempty"`
 	// With own_only: all replicas of this node, every second.
-	Replicas      []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// With own_only: this node, every second, also before it has a cluster.
+	Self          *NodeStatus `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -197,6 +199,13 @@ func (x *WatchResponse) GetPolicies() *PolicySetPart {
 func (x *WatchResponse) GetReplicas() []*ReplicaStatus {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetSelf() *NodeStatus {
+	if x != nil {
+		return x.Self
 	}
 	return nil
 }
@@ -1410,14 +1419,15 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\")\n" +
 	"\fWatchRequest\x12\x19\n" +
-	"\bown_only\x18\x01 \x01(\bR\aownOnly\"\x80\x02\n" +
+	"\bown_only\x18\x01 \x01(\bR\aownOnly\"\xb2\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\acluster\x18\x01 \x01(\v2\x19.quorate.quota.v1.ClusterR\acluster\x12@\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\v2 .quorate.quota.v1.PartitionRouteR\n" +
 	"partitions\x12;\n" +
 	"\bpolicies\x18\x03 \x01(\v2\x1f.quorate.quota.v1.PolicySetPartR\bpolicies\x12;\n" +
-	"\breplicas\x18\x04 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\"c\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\x120\n" +
+	"\x04self\x18\x05 \x01(\v2\x1c.quorate.quota.v1.NodeStatusR\x04self\"c\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04seed\x18\x02 \x01(\fR\x04seed\x12\x1e\n" +
@@ -1562,35 +1572,36 @@ var file_quota_v1_admin_proto_depIdxs = []int32{
 	4,  // 1: quorate.quota.v1.WatchResponse.partitions:type_name -> quorate.quota.v1.PartitionRoute
 	5,  // 2: quorate.quota.v1.WatchResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
 	10, // 3: quorate.quota.v1.WatchResponse.replicas:type_name -> quorate.quota.v1.ReplicaStatus
-	0,  // 4: quorate.quota.v1.PartitionRoute.version:type_name -> quorate.quota.v1.SetVersion
-	0,  // 5: quorate.quota.v1.PolicySetPart.version:type_name -> quorate.quota.v1.SetVersion
-	8,  // 6: quorate.quota.v1.StatusResponse.nodes:type_name -> quorate.quota.v1.NodeStatus
-	9,  // 7: quorate.quota.v1.StatusResponse.partitions:type_name -> quorate.quota.v1.PartitionStatus
-	11, // 8: quorate.quota.v1.StatusResponse.clock:type_name -> quorate.quota.v1.ClockStatus
-	4,  // 9: quorate.quota.v1.PartitionStatus.route:type_name -> quorate.quota.v1.PartitionRoute
-	10, // 10: quorate.quota.v1.PartitionStatus.replicas:type_name -> quorate.quota.v1.ReplicaStatus
-	14, // 11: quorate.quota.v1.GetPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
-	5,  // 12: quorate.quota.v1.GetPoliciesResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
-	0,  // 13: quorate.quota.v1.PartitionVersion.version:type_name -> quorate.quota.v1.SetVersion
-	16, // 14: quorate.quota.v1.ApplyPoliciesRequest.options:type_name -> quorate.quota.v1.ApplyOptions
-	0,  // 15: quorate.quota.v1.ApplyOptions.expected:type_name -> quorate.quota.v1.SetVersion
-	18, // 16: quorate.quota.v1.ApplyPoliciesResponse.problems:type_name -> quorate.quota.v1.PolicyProblem
-	0,  // 17: quorate.quota.v1.ApplyPoliciesResponse.version:type_name -> quorate.quota.v1.SetVersion
-	14, // 18: quorate.quota.v1.ApplyPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
-	18, // 19: quorate.quota.v1.ApplyPoliciesResponse.warnings:type_name -> quorate.quota.v1.PolicyProblem
-	1,  // 20: quorate.quota.v1.Routing.Watch:input_type -> quorate.quota.v1.WatchRequest
-	6,  // 21: quorate.quota.v1.Admin.Status:input_type -> quorate.quota.v1.StatusRequest
-	12, // 22: quorate.quota.v1.Admin.GetPolicies:input_type -> quorate.quota.v1.GetPoliciesRequest
-	15, // 23: quorate.quota.v1.Admin.ApplyPolicies:input_type -> quorate.quota.v1.ApplyPoliciesRequest
-	2,  // 24: quorate.quota.v1.Routing.Watch:output_type -> quorate.quota.v1.WatchResponse
-	7,  // 25: quorate.quota.v1.Admin.Status:output_type -> quorate.quota.v1.StatusResponse
-	13, // 26: quorate.quota.v1.Admin.GetPolicies:output_type -> quorate.quota.v1.GetPoliciesResponse
-	17, // 27: quorate.quota.v1.Admin.ApplyPolicies:output_type -> quorate.quota.v1.ApplyPoliciesResponse
-	24, // [24:28] is the sub-list for method output_type
-	20, // [20:24] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	8,  // 4: quorate.quota.v1.WatchResponse.self:type_name -> quorate.quota.v1.NodeStatus
+	0,  // 5: quorate.quota.v1.PartitionRoute.version:type_name -> quorate.quota.v1.SetVersion
+	0,  // 6: quorate.quota.v1.PolicySetPart.version:type_name -> quorate.quota.v1.SetVersion
+	8,  // 7: quorate.quota.v1.StatusResponse.nodes:type_name -> quorate.quota.v1.NodeStatus
+	9,  // 8: quorate.quota.v1.StatusResponse.partitions:type_name -> quorate.quota.v1.PartitionStatus
+	11, // 9: quorate.quota.v1.StatusResponse.clock:type_name -> quorate.quota.v1.ClockStatus
+	4,  // 10: quorate.quota.v1.PartitionStatus.route:type_name -> quorate.quota.v1.PartitionRoute
+	10, // 11: quorate.quota.v1.PartitionStatus.replicas:type_name -> quorate.quota.v1.ReplicaStatus
+	14, // 12: quorate.quota.v1.GetPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
+	5,  // 13: quorate.quota.v1.GetPoliciesResponse.policies:type_name -> quorate.quota.v1.PolicySetPart
+	0,  // 14: quorate.quota.v1.PartitionVersion.version:type_name -> quorate.quota.v1.SetVersion
+	16, // 15: quorate.quota.v1.ApplyPoliciesRequest.options:type_name -> quorate.quota.v1.ApplyOptions
+	0,  // 16: quorate.quota.v1.ApplyOptions.expected:type_name -> quorate.quota.v1.SetVersion
+	18, // 17: quorate.quota.v1.ApplyPoliciesResponse.problems:type_name -> quorate.quota.v1.PolicyProblem
+	0,  // 18: quorate.quota.v1.ApplyPoliciesResponse.version:type_name -> quorate.quota.v1.SetVersion
+	14, // 19: quorate.quota.v1.ApplyPoliciesResponse.partitions:type_name -> quorate.quota.v1.PartitionVersion
+	18, // 20: quorate.quota.v1.ApplyPoliciesResponse.warnings:type_name -> quorate.quota.v1.PolicyProblem
+	1,  // 21: quorate.quota.v1.Routing.Watch:input_type -> quorate.quota.v1.WatchRequest
+	6,  // 22: quorate.quota.v1.Admin.Status:input_type -> quorate.quota.v1.StatusRequest
+	12, // 23: quorate.quota.v1.Admin.GetPolicies:input_type -> quorate.quota.v1.GetPoliciesRequest
+	15, // 24: quorate.quota.v1.Admin.ApplyPolicies:input_type -> quorate.quota.v1.ApplyPoliciesRequest
+	2,  // 25: quorate.quota.v1.Routing.Watch:output_type -> quorate.quota.v1.WatchResponse
+	7,  // 26: quorate.quota.v1.Admin.Status:output_type -> quorate.quota.v1.StatusResponse
+	13, // 27: quorate.quota.v1.Admin.GetPolicies:output_type -> quorate.quota.v1.GetPoliciesResponse
+	17, // 28: quorate.quota.v1.Admin.ApplyPolicies:output_type -> quorate.quota.v1.ApplyPoliciesResponse
+	25, // [25:29] is the sub-list for method output_type
+	21, // [21:25] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_admin_proto_init() }

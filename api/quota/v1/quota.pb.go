@@ -730,9 +730,9 @@ func (x *CheckRequest) GetPeek() bool {
 
 // Answer is a decision, with what its caller may be told.
 //
-// policy, limit_name, limit, unlimited, remaining, window_ns and reset_ns all speak of one limit: of a
-// denial's limits the one with the longest wait (one that can never admit the cost before all others),
-// of an allow's the one with the fewest units left. They are absent where no limit took part:
+// policy, limit_name, limit, unlimited, remaining, window_ns, whole_amount_ns and reset_ns all speak of one
+// limit: of a denial's limits the one with the longest wait (one that can never admit the cost before all
+// others), of an allow's the one with the fewest units left. They are absent where no limit took part:
 // REASON_NO_POLICY, REASON_UNKNOWN_DOMAIN, REASON_NO_MATCH_ALLOWED. A replayed allow repeats what was
 // recorded, and omits what was not.
 type Answer struct {
@@ -775,7 +775,11 @@ type Answer struct {
 	// The allow was recorded by an earlier send of this id. Nothing was consumed by this one.
 	Replayed bool `protobuf:"varint,16,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// The check's id, 16 bytes: the asker's, or else the one that the node made.
-	DecisionId    []byte `protobuf:"bytes,17,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
+	DecisionId []byte `protobuf:"bytes,17,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
+	// Decision time in which the limit gives its whole amount: its window; of a bucket, the time in which an
+	// empty one fills up. Absent where that isn't a whole number of nanoseconds, where it isn't known (some key of
+	// the policy may have a refill of its own), and where limit is absent.
+	WholeAmountNs *int64 `protobuf:"varint,18,opt,name=whole_amount_ns,json=wholeAmountNs,proto3,oneof" json:"whole_amount_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -927,6 +931,13 @@ func (x *Answer) GetDecisionId() []byte {
 		return x.DecisionId
 	}
 	return nil
+}
+
+func (x *Answer) GetWholeAmountNs() int64 {
+	if x != nil && x.WholeAmountNs != nil {
+		return *x.WholeAmountNs
+	}
+	return 0
 }
 
 // CheckResponse answers Check.
@@ -1829,7 +1840,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x04peek\x18\b \x01(\bR\x04peekB\v\n" +
 	"\t_fence_nsB\f\n" +
 	"\n" +
-	"_partition\"\x88\x05\n" +
+	"_partition\"\xc9\x05\n" +
 	"\x06Answer\x126\n" +
 	"\bdecision\x18\x01 \x01(\x0e2\x1a.quorate.quota.v1.DecisionR\bdecision\x120\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x18.quorate.quota.v1.ReasonR\x06reason\x12\x16\n" +
@@ -1851,14 +1862,16 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"setVersion\x12\x1a\n" +
 	"\breplayed\x18\x10 \x01(\bR\breplayed\x12\x1f\n" +
 	"\vdecision_id\x18\x11 \x01(\fR\n" +
-	"decisionIdB\b\n" +
+	"decisionId\x12+\n" +
+	"\x0fwhole_amount_ns\x18\x12 \x01(\x03H\x05R\rwholeAmountNs\x88\x01\x01B\b\n" +
 	"\x06_limitB\f\n" +
 	"\n" +
 	"_remainingB\x10\n" +
 	"\x0e_retry_after_sB\n" +
 	"\n" +
 	"\b_wait_nsB\v\n" +
-	"\t_reset_ns\"A\n" +
+	"\t_reset_nsB\x12\n" +
+	"\x10_whole_amount_ns\"A\n" +
 	"\rCheckResponse\x120\n" +
 	"\x06answer\x18\x01 \x01(\v2\x18.quorate.quota.v1.AnswerR\x06answer\"#\n" +
 	"\tNotLeader\x12\x16\n" +

@@ -62,7 +62,7 @@ func Read(name string, src io.Reader) (policy.Set, error) {
 
 // Parse is Read for a text that is in memory.
 func Parse(name string, text []byte) (policy.Set, error) {
-	return parse(name, text, policy.Set.Validate)
+	return parse(name, text, policy.Set.Validate, MaxYAML)
 }
 
 func readFile(path string, validate func(policy.Set) policy.Problems) (policy.Set, error) {
@@ -79,12 +79,13 @@ func read(name string, src io.Reader, validate func(policy.Set) policy.Problems)
 	if err != nil {
 		return policy.Set{}, fmt.Errorf("read %s: %w", name, err)
 	}
-	return parse(name, text, validate)
+	return parse(name, text, validate, MaxYAML)
 }
 
-func parse(name string, text []byte, validate func(policy.Set) policy.Problems) (policy.Set, error) {
+// parse reads a text, as YAML if it has no more bytes than that.
+func parse(name string, text []byte, validate func(policy.Set) policy.Problems, mostYAML int) (policy.Set, error) {
 	var r reader
-	set := r.read(text, validate)
+	set := r.read(text, validate, mostYAML)
 	if len(r.problems) > 0 {
 		return policy.Set{}, &Error{Name: name, Problems: r.told(&set)}
 	}
@@ -93,9 +94,9 @@ func parse(name string, text []byte, validate func(policy.Set) policy.Problems) 
 }
 
 // read returns the set that text says, and leaves what is wrong with it in r.problems.
-func (r *reader) read(text []byte, validate func(policy.Set) policy.Problems) policy.Set {
+func (r *reader) read(text []byte, validate func(policy.Set) policy.Problems, mostYAML int) policy.Set {
 	r.lines, r.broken = map[string]int{"": 1}, map[string]bool{}
-	set, ok := r.decode(text)
+	set, ok := r.decode(text, mostYAML)
 	if !ok || r.full() {
 		return set
 	}
@@ -108,13 +109,13 @@ func (r *reader) read(text []byte, validate func(policy.Set) policy.Problems) po
 }
 
 // decode reads the text as what it is; false: nothing of it is to be looked at further.
-func (r *reader) decode(text []byte) (policy.Set, bool) {
+func (r *reader) decode(text []byte, mostYAML int) (policy.Set, bool) {
 	switch {
 	case len(text) > MaxSize:
 		r.addAt(1, "", "is larger than %d bytes", MaxSize)
-	case len(text) > MaxYAML && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")):
+	case len(text) > mostYAML && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")):
 		return r.setInJSON(text)
-	case len(text) > MaxYAML:
+	case len(text) > mostYAML:
 		r.addAt(1, "", "is larger than %d bytes, which is the most that is read as YAML; write it as JSON, up to %d bytes", MaxYAML, MaxSize)
 	default:
 		if root := r.parse(text, 1); root != nil {

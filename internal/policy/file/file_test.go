@@ -158,11 +158,18 @@ func TestAliasesAreNotExpanded(t *testing.T) {
 }
 
 func TestSizeIsBounded(t *testing.T) {
-	padding := strings.Repeat(" ", file.MaxSize-len("policies: []"))
-	faults(t, map[string]string{
-		"policies: []" + padding:       "",
-		"policies: []" + padding + " ": "f:1: is larger than 4194304 bytes",
-	})
+	padding := strings.Repeat(" ", file.MaxYAML-len("policies: []"))
+	for text, want := range map[string]string{
+		"policies: []" + padding: "",
+		"policies: []" + padding + " ": "f:1: is larger than 4194304 bytes, which is the most that is read as YAML; " +
+			"write it as JSON, up to 67108864 bytes",
+		`{"policies": []}` + strings.Repeat(" ", file.MaxSize-len(`{"policies": []}`)): "",
+		`{"policies": []}` + strings.Repeat(" ", file.MaxSize):                         "f:1: is larger than 67108864 bytes",
+	} {
+		if _, got := read(text); got != want {
+			t.Errorf("%d bytes: %s, want %s", len(text), got, want)
+		}
+	}
 	if _, err := file.Read("f", io.MultiReader(strings.NewReader("policies"), neverEnding{})); err == nil {
 		t.Error("an endless file was accepted")
 	}
@@ -189,7 +196,7 @@ func TestErrorHasTheProblems(t *testing.T) {
 	if !errors.As(err, &e) || e.Name != "f" || len(e.Problems) != 1 {
 		t.Fatalf("got %#v", err)
 	}
-	want := file.Problem{Line: 5, Path: "policies[0].limits[0].rollingWindow.window", Message: `"1d" is not a duration; write 24h`}
+	want := file.Problem{Line: 5, Path: "policies[0].limits[0].rollingWindow.window", Policy: "default/p", Message: `"1d" is not a duration; write 24h`}
 	if e.Problems[0] != want {
 		t.Errorf("got %+v, want %+v", e.Problems[0], want)
 	}

@@ -14,8 +14,8 @@ import (
 // YAML, of which JSON is a part. Where it isn't what it should be at the top, it says so and reads no further.
 func (r *reader) setInJSON(text []byte) (policy.Set, bool) {
 	var s policy.Set
-	if broken := new(json.SyntaxError); errors.As(json.Unmarshal(text, &struct{}{}), &broken) {
-		r.addAt(1+bytes.Count(text[:min(max(broken.Offset, 0), int64(len(text)))], []byte("\n")), "", "is not JSON: %s", broken)
+	if !json.Valid(text) {
+		r.notJSON(text)
 		return s, false
 	}
 	lists := []field{
@@ -34,6 +34,15 @@ func (r *reader) setInJSON(text []byte) (policy.Set, bool) {
 		r.add("policies", "is required")
 	}
 	return s, true
+}
+
+// notJSON says what keeps the text from being JSON, and where.
+func (r *reader) notJSON(text []byte) {
+	err, line := json.Unmarshal(text, &struct{}{}), 1
+	if broken := new(json.SyntaxError); errors.As(err, &broken) {
+		line += bytes.Count(text[:min(max(broken.Offset, 0), int64(len(text)))], []byte("\n"))
+	}
+	r.addAt(line, "", "is not JSON: %v", err)
 }
 
 // jsonReader walks through a text that is JSON, so that nothing it reads can be missing or misplaced.
@@ -70,34 +79,37 @@ func (j *jsonReader) member(lists []field, seen map[string]bool) bool {
 		j.add(name, "is not a list")
 		return false
 	}
-	for i := 0; j.decoder.More() && !j.full(); i++ {
-		j.item(fmt.Sprintf("%s[%d]", name, i), read)
-	}
-	if j.full() {
-		return false
+	for i := 0; j.decoder.More(); i++ {
+		if j.full() || !j.item(fmt.Sprintf("%s[%d]", name, i), read) {
+			return false
+		}
 	}
 	_, _ = j.decoder.Token() // the bracket
 	return true
 }
 
-// item reads one item of a list. Of its lines only the first is kept.
-func (j *jsonReader) item(path string, read func(*yaml.Node, string)) {
+// item reads one item of a list. Of its lines only the first is kept. What follows one that can't be read would have
+// another place in the set than in the text, so there reading ends.
+func (j *jsonReader) item(path string, read func(*yaml.Node, string)) bool {
 	var raw json.RawMessage
 	_ = j.decoder.Decode(&raw)
 	line := j.lineAt(int(j.decoder.InputOffset()) - len(raw))
 	j.lines[path] = line
 	if len(raw) > MaxYAML {
 		j.add(path, "is larger than %d bytes", MaxYAML)
-		return
+		return false
 	}
-	n := j.parse(raw, line)
-	if n == nil {
-		return
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: line}
+	if string(raw) != "null" { // which would be no document
+		if n = j.parse(raw, line); n == nil {
+			return false
+		}
 	}
 	all := j.lines
 	j.lines = map[string]int{"": 1, path: line}
 	read(n, path)
 	j.lines = all
+	return true
 }
 
 // lineAt is the line of a byte, which must not be before one that was asked for.

@@ -17,9 +17,8 @@ func (r *reader) told(set *policy.Set) []Problem {
 		p := &r.problems[i]
 		p.Policy = r.policyAt(set, p.Path)
 	}
-	if r.more {
-		last := r.problems[len(r.problems)-1].Line
-		return append(r.problems, Problem{Line: last, Message: fmt.Sprintf("more is wrong than these %d", len(r.problems))})
+	if n := len(r.problems); r.full() {
+		return append(r.problems, Problem{Line: r.problems[n-1].Line, Message: fmt.Sprintf("there may be more than these %d", n)})
 	}
 	return r.problems
 }

@@ -15,7 +15,6 @@ import (
 // for one that it reports.
 type reader struct {
 	problems []Problem
-	more     bool            // there are more than are kept
 	lines    map[string]int  // where each path is
 	broken   map[string]bool // paths whose value was reported, so that what validation says of it is an echo
 }
@@ -28,7 +27,6 @@ func (r *reader) add(path, format string, args ...any) {
 
 func (r *reader) addAt(line int, path, format string, args ...any) {
 	if r.full() {
-		r.more = true
 		return
 	}
 	r.problems = append(r.problems, Problem{Line: line, Path: path, Message: fmt.Sprintf(format, args...)})

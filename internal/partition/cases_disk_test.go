@@ -1,0 +1,158 @@
+package partition_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/partition"
+)
+
+// offered is a snapshot store that counts what it takes, and hands out what it has changed while change is set.
+type offered struct {
+	raft.SnapshotStore
+	change atomic.Pointer[func([]byte)]
+	taken  atomic.Int64
+}
+
+func (o *offered) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	o.taken.Add(1)
+	return o.SnapshotStore.Create(v, index, term, c, ci, t)
+}
+
+func (o *offered) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := o.SnapshotStore.Open(id)
+	change := o.change.Load()
+	if err != nil || change == nil {
+		return meta, r, err
+	}
+	b, err := io.ReadAll(r)
+	(*change)(b)
+	return meta, io.NopCloser(bytes.NewReader(b)), errors.Join(err, r.Close())
+}
+
+// offering puts such a store under each replica at its next start, by the replica's id.
+func offering(stores map[string]*offered) func(*cluster) {
+	return tuned(func(c *partition.Config) {
+		stores[c.ID] = &offered{SnapshotStore: c.Stores.Snapshots}
+		c.Stores.Snapshots = stores[c.ID]
+	})
+}
+
+// lag stops a replica and lets the others go on until only a snapshot can bring it back.
+func (cl *cluster) lag(r *replica) *replica {
+	cl.t.Helper()
+	r.want("three", "u1", partition.Allowed)
+	behind := cl.others(r)[0]
+	behind.stop()
+	r.want("three", "u1", partition.Allowed, partition.Allowed)
+	for i := range 200 {
+		r.want("open", fmt.Sprint("u", i%50), partition.Allowed)
+	}
+	if err := r.group.Load().Compact(); err != nil {
+		cl.t.Fatal(err)
+	}
+	return behind
+}
+
+// DISK-09, DISK-18: what a leader sends for a snapshot and isn't one, by damage on the way or because another
+// version of the software wrote it, is refused whole. The replica stands on what it had, or ends and says why; it
+// applies nothing on top. The others go on, and one that didn't end catches up once it is sent a sound one.
+func TestDISK09DISK18ASnapshotThatIsNoneIsNeverStoodOn(t *testing.T) {
+	for _, tc := range []struct {
+		what   string
+		change func([]byte)
+		ends   string
+	}{
+		{"a later version", func(b []byte) { b[7]++ }, `it begins with "QUORATE\x03", this software reads "QUORATE\x02"`},
+		{"a byte of its beginning", func(b []byte) { b[20] ^= 1 }, "checksum"},
+		{"a byte of its end", func(b []byte) { b[len(b)-1] ^= 1 }, ""},
+	} {
+		for _, files := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.what, ", files ", files), func(t *testing.T) {
+				stores := map[string]*offered{}
+				inBubble(t, func(cl *cluster) {
+					r := cl.leader()
+					behind := cl.lag(r)
+					stores[r.id].change.Store(&tc.change)
+					behind.start()
+					had := behind.group.Load().Status()
+					pass(10 * time.Second)
+					if stores[behind.id].taken.Load() == 0 {
+						t.Fatal("no snapshot was sent")
+					}
+					if s := behind.group.Load().Status(); s.Applied != had.Applied || s.Hash != had.Hash {
+						t.Fatalf("it stood at entry %d, and now at %d", had.Applied, s.Applied)
+					}
+					r.want("three", "u1", partition.Denied)
+					stores[r.id].change.Store(nil)
+					if tc.ends != "" {
+						if ends := behind.ends(); len(ends) != 1 || !strings.Contains(ends[0].Error(), tc.ends) {
+							t.Errorf("ended with %v, want %s", ends, tc.ends)
+						}
+						return
+					}
+					pass(30 * time.Second)
+					cl.same()
+					if ends := behind.ends(); len(ends) > 0 {
+						t.Errorf("ended with %v", ends)
+					}
+				}, offering(stores), func(cl *cluster) { cl.files = files })
+			})
+		}
+	}
+}
+
+// DISK-11: a replica that was away through many compactions, and whose disk is slow, catches up while the others are
+// kept busy, and with one snapshot: what it is sent next is still in the leader's log when it is through with that.
+func TestDISK11AReplicaThatWasLongAwayCatchesUpUnderLoad(t *testing.T) {
+	const bound = 64 << 10
+	stores := map[string]*offered{}
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		behind := cl.others(r)[0]
+		behind.stop()
+		load := func(steps int, enough func() bool) bool {
+			for range steps {
+				for i := range 20 {
+					r.submit(cl.request("open", fmt.Sprint("somebody-", i)))
+				}
+				pass(20 * time.Millisecond)
+				if enough() {
+					return true
+				}
+			}
+			return false
+		}
+		load(500, func() bool { return false })
+		if n := stores[r.id].taken.Load(); n < 10 {
+			t.Fatalf("%d compactions while it was away: hardly tried", n)
+		}
+		behind.disk.slow(100 * time.Millisecond)
+		behind.start()
+		taken := stores[r.id].taken.Load()
+		var caught partition.Status
+		if !load(1500, func() bool {
+			caught = behind.group.Load().Status()
+			return caught.Applied > 100 && caught.Lag < 16
+		}) {
+			t.Fatalf("not within 30 s: %+v", caught)
+		}
+		t.Logf("the leader compacted %d times meanwhile", stores[r.id].taken.Load()-taken)
+		if n := stores[behind.id].taken.Load(); n > 3 {
+			t.Errorf("it took %d snapshots to catch up", n)
+		}
+		behind.disk.slow(0)
+		cl.same()
+	}, offering(stores), func(cl *cluster) {
+		offer := cl.tune
+		cl.tune = func(c *partition.Config) { offer(c); c.LogBytes = bound }
+	})
+}
