@@ -42,7 +42,7 @@
 //	policy stale     asked again with the leader's resolution, 3 times; NO_QUORUM                2 to 4
 //	stale conflict   a conflict after a STALE_POLICY of the id: OUTCOME_UNKNOWN                  2
 //	conflict         DECISION_ID_CONFLICT                                                        1
-//	stale time       asked once more under a new id; NO_QUORUM the second time                   2
+//	stale time       asked once more under a new id, or the caller's own; NO_QUORUM then         2
 //	stale unknown    a STALE_TIME after an unknown outcome: OUTCOME_UNKNOWN                      2
 //	overloaded       OVERLOADED: asking again would add to it                                    1
 //	many in flight   OVERLOADED, by the client's own bound                                       0

@@ -21,7 +21,7 @@ type inquiry struct {
 	fences  []fence // of the id, by partition
 	rounds  int
 	stale   bool // under this id a leader resolved the check otherwise
-	renewed bool // the id is the second one
+	renewed bool // the id, or at least its fence, is the second one
 	unknown bool // under this id something may have been charged, beside an answer that says so
 }
 
@@ -151,8 +151,9 @@ func (in *inquiry) await(news <-chan struct{}, missing string) *quotav1.Failure 
 	}
 }
 
-// renew takes a new id, once, where the old one came too late for its fence: only if nothing of the old one
-// can have been charged.
+// renew asks anew, once, where the id came too late for its fence: only if nothing of it can have been charged.
+// An id of our own is another one then. One that the caller brought stays, with a new fence: it is by that id that
+// the caller would find the allow again, and all that was sent under the old fence is refused wherever it comes.
 func (in *inquiry) renew(o outcome) *quotav1.Failure {
 	time := o.failure.GetStaleTime().GetDecisionTimeNs()
 	in.view.routes[o.part].advance(time)
@@ -160,8 +161,11 @@ func (in *inquiry) renew(o outcome) *quotav1.Failure {
 		return own(noQuorum, "the check comes too long after the partition's time that was known")
 	}
 	q := *in.question
-	q.id = newID()
-	in.question, in.renewed, in.stale = &q, true, false
+	in.renewed = true
+	if q.made {
+		q.id, in.stale = newID(), false
+	}
+	in.question = &q
 	in.fences = []fence{{o.part, time}}
 	return nil
 }

@@ -204,6 +204,21 @@ func TestAStaleTimeIsAskedOnceMoreUnderANewID(t *testing.T) {
 	})
 }
 
+// TestACallersOwnIDOutlivesAStaleTime: by it the caller finds its allow again.
+func TestACallersOwnIDOutlivesAStaleTime(t *testing.T) {
+	play(t, 1, answering(staleTime(8000), allowed), func(s *scene) {
+		own := bytes.Repeat([]byte{7}, 16)
+		question := asks("user", "u1")
+		question.DecisionId = own
+		a, err := s.client.Check(context.Background(), question)
+		all := s.sends()
+		if err != nil || !bytes.Equal(a.GetDecisionId(), own) || len(all) != 2 || all[1].GetCheck().GetFenceNs() != 8000 ||
+			!bytes.Equal(all[0].GetCheck().GetDecisionId(), own) || !bytes.Equal(all[1].GetCheck().GetDecisionId(), own) {
+			s.Errorf("%v, %v: %v", a, err, all)
+		}
+	})
+}
+
 // TestALeaderThatIsNotKnownIsWaitedFor, and a check that waits goes as soon as it is.
 func TestALeaderThatIsNotKnownIsWaitedFor(t *testing.T) {
 	play(t, 1, func(s *scene) {
