@@ -153,7 +153,38 @@ func TestOnlyAGatewaysCertificateIsTaken(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithFilesThatWorkIsLogged: a key that everybody can read, a certificate that no caller accepts.
+// TestAnAddressForGRPCNeedsACertificateForServers: with another one no caller would ever be answered there.
+func TestAnAddressForGRPCNeedsACertificateForServers(t *testing.T) {
+	ca := newAuthority(t)
+	for name, c := range map[string]struct {
+		usages []x509.ExtKeyUsage
+		fit    bool
+	}{
+		"to serve and to ask": {[]x509.ExtKeyUsage{toServe, toAsk}, true},
+		"for anything":        {[]x509.ExtKeyUsage{x509.ExtKeyUsageAny}, true},
+		"without a usage":     {nil, true},
+		"to ask":              {[]x509.ExtKeyUsage{toAsk}, false},
+		"to ask and to sign":  {[]x509.ExtKeyUsage{toAsk, x509.ExtKeyUsageCodeSigning}, false},
+	} {
+		var asked cluster
+		f := ca.issue(t, t.TempDir(), gatewayRole, c.usages...)
+		status, out, errs := once(t, &asked, flags(f)...)
+		if c.fit {
+			if status != exitOK || errs != "" {
+				t.Errorf("%s: status %d, %q", name, status, errs)
+			}
+			continue
+		}
+		want := "gateway: --grpc-address: callers over gRPC would all refuse the certificate in " + f.Cert + ", which isn't issued for servers: " +
+			"have it issued with the extended key usage serverAuth too\n"
+		if status != exitFailure || out != "" || errs != want || asked.cfg.Addresses != nil {
+			t.Errorf("%s: status %d, %q, %q", name, status, out, errs)
+		}
+	}
+}
+
+// TestWhatIsWrongWithFilesThatWorkIsLogged: a key that everybody can read; where nobody asked for gRPC, a certificate that
+// no caller there accepts.
 func TestWhatIsWrongWithFilesThatWorkIsLogged(t *testing.T) {
 	ca := newAuthority(t)
 	for _, c := range []struct {
@@ -169,9 +200,16 @@ func TestWhatIsWrongWithFilesThatWorkIsLogged(t *testing.T) {
 		if err := os.Chmod(f.Key, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		status, _, errs := once(t, &cluster{}, flags(f)...)
-		if status != exitOK || c.want == "" && errs != "" || !strings.Contains(errs, c.want) {
-			t.Errorf("%q: status %d, %q", c.want, status, errs)
+		var log bytes.Buffer
+		g := &sidecar{program: &program{connect: new(cluster).connect}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		if err := g.open(&settings{nodes: []string{"n1.example:8081"}, http: ":0", grpc: ":0", health: ":0", files: f}); err != nil {
+			t.Errorf("%q: %v", c.want, err)
+		}
+		if got := log.String(); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("log %q, want %q", got, c.want)
+		}
+		if err := g.closeListeners(); err != nil {
+			t.Error(err)
 		}
 	}
 }

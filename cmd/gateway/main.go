@@ -85,9 +85,10 @@ of a Quorate cluster. It decides nothing and holds no allowance: what it can't h
 decided in time is unavailable, which is not an allow.
 
 The HTTP front is for callers on this machine. With --ca, --cert and --key nodes are
-asked with that certificate, and callers over gRPC need a gateway's certificate too;
-without them nodes and callers are on this machine. The files may be replaced while
-it runs: all three together. Metrics and health need no certificate.
+asked with that certificate. Callers over gRPC are shown it too, so it has to be issued
+for servers as well (serverAuth), and need a gateway's certificate themselves. Without
+them nodes and callers are on this machine. The files may be replaced while it runs: all
+three together. Metrics and health need no certificate.
 
 Each flag but --config can be given in a YAML file as well, as in httpAddress: a flag
 wins over the file.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,6 +68,10 @@ func (g *sidecar) open(s *settings) (err error) {
 		if g.keeper, err = access.Open(s.files, time.Now, isGateway); err != nil {
 			return err
 		}
+		if s.grpcWanted && !g.mayServe() {
+			return fmt.Errorf("--%s: callers over gRPC would all refuse the certificate in %s, which isn't issued for servers: "+
+				"have it issued with the extended key usage serverAuth too", grpcFlag, s.files.Cert)
+		}
 		g.warn()
 		cfg.TLS = g.keeper.ClientTLS(access.IsPeer)
 	}
@@ -100,14 +102,8 @@ func (g *sidecar) closeListeners() (err error) {
 
 // isGateway expects a certificate that may ask for admission somewhere: with another one every check would be refused.
 func isGateway(id access.Identity) error {
-	for role := range strings.FieldsSeq(id.String()) {
-		u, err := url.Parse(role)
-		if err != nil {
-			continue
-		}
-		if r, err := access.ParseRole(u); err == nil && r.Kind == access.Gateway {
-			return nil
-		}
+	if id.MayCheckSomewhere() {
+		return nil
 	}
 	return fmt.Errorf("%w: it is no gateway's, but of %s", access.ErrRefused, id)
 }
@@ -117,14 +113,22 @@ func (g *sidecar) warn() {
 	if err := g.keeper.Warning(); err != nil {
 		g.log.Warn("private key exposed", "error", err)
 	}
-	config, err := g.keeper.ServerTLS().GetConfigForClient(nil)
-	if err != nil || len(config.Certificates) == 0 || config.Certificates[0].Leaf == nil {
-		return
-	}
-	usages := config.Certificates[0].Leaf.ExtKeyUsage
-	if !slices.Contains(usages, x509.ExtKeyUsageServerAuth) && !slices.Contains(usages, x509.ExtKeyUsageAny) {
+	if !g.mayServe() {
 		g.log.Warn("certificate not issued for servers: callers over gRPC will refuse it; have it issued with the usage serverAuth too")
 	}
+}
+
+// mayServe says whether the certificate in force is issued for servers, so that callers over gRPC can accept it.
+func (g *sidecar) mayServe() bool {
+	config, err := g.keeper.ServerTLS().GetConfigForClient(nil)
+	if err != nil || len(config.Certificates) == 0 || config.Certificates[0].Leaf == nil {
+		return false
+	}
+	leaf := config.Certificates[0].Leaf
+	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 { // it is for whatever there is
+		return true
+	}
+	return slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // watch follows the certificates' files until ctx ends.

@@ -17,6 +17,7 @@ import (
 type settings struct {
 	nodes              []string
 	http, grpc, health string
+	grpcWanted         bool         // an address of the gRPC service was given
 	files              access.Files // all empty: no certificates, and so nothing but loopback addresses
 	level              slog.Level
 }
@@ -109,6 +110,7 @@ func readSettings(file string, flags map[string]string) (*settings, error) {
 			r.take(f, problem{place: "--" + f.flag}, value)
 		}
 	}
+	_, r.grpcWanted = r.places[grpcFlag]
 	for _, f := range fields {
 		if _, given := r.places[f.flag]; !given && f.fallback != "" {
 			r.take(f, problem{place: "--" + f.flag}, f.fallback)

@@ -34,7 +34,7 @@ logLevel: debug
 	s, err := readSettings(file, nil)
 	dir := filepath.Dir(file)
 	want := &settings{
-		nodes: []string{"n1.example:8081", "n2.example:8081"}, http: "127.0.0.1:1", grpc: "0.0.0.0:2", health: "0.0.0.0:3", level: slog.LevelDebug,
+		nodes: []string{"n1.example:8081", "n2.example:8081"}, http: "127.0.0.1:1", grpc: "0.0.0.0:2", grpcWanted: true, health: "0.0.0.0:3", level: slog.LevelDebug,
 		files: access.Files{CA: filepath.Join(dir, "ca.crt"), Cert: filepath.Join(dir, "certs/gateway.crt"), Key: "/run/gateway.key"},
 	}
 	if err != nil || !reflect.DeepEqual(s, want) {

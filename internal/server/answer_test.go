@@ -197,8 +197,8 @@ func TestStrangeValuesAreKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRandomQuestionsGrowNoMetrics: as many series as before, whatever is asked.
-func TestRandomQuestionsGrowNoMetrics(t *testing.T) {
+// TestMET01KeysGrowNoMetrics, nor do domains and paths: as many series as before, whatever is asked.
+func TestMET01KeysGrowNoMetrics(t *testing.T) {
 	n := newNode(newLedger(limit.Spec{Algorithm: limit.RollingWindow, Amount: 1, Window: 60 * second}))
 	before := n.series(t)
 	r := rand.New(rand.NewPCG(3, 3)) // what is asked doesn't matter, so the seed is fixed

@@ -193,6 +193,12 @@ func (n *nodes) client(t *testing.T) *client.Client {
 	if n.certs != "" {
 		cfg.TLS = dialing(t, n.files("gateway"))
 	}
+	return dialed(t, cfg)
+}
+
+// dialed is a client that ends with the test at the latest.
+func dialed(t *testing.T, cfg client.Config) *client.Client {
+	t.Helper()
 	c, err := client.New(cfg)
 	if err != nil {
 		t.Fatal(err)

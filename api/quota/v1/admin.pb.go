@@ -1140,7 +1140,8 @@ type ApplyPoliciesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Options, in the first message.
 	Options *ApplyOptions `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// The bytes that follow those of the message before: a policy file, YAML or JSON. At most 64 MiB in all.
+	// The bytes that follow those of the message before: a policy file, YAML or JSON. At most 64 MiB in
+	// all; YAML, of which a byte costs much more to read, at most 4 MiB.
 	Policies      []byte `protobuf:"bytes,2,opt,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
