@@ -24,7 +24,7 @@ func TestAnIdentityIsDrawnOnceAndKept(t *testing.T) {
 
 // An identity dies with its disk.
 func TestAnEmptyDiskGetsAnotherIdentity(t *testing.T) {
-	if identify(t, t.TempDir(), "a") == identify(t, t.TempDir(), "a") {
+	if first, second := identify(t, t.TempDir(), "a"), identify(t, t.TempDir(), "a"); first == second {
 		t.Error("two disks have one identity")
 	}
 }

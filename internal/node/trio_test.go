@@ -47,8 +47,6 @@ type member struct {
 	*node.Node
 	server   *server.Server
 	registry *prometheus.Registry
-	once     sync.Once
-	err      error
 }
 
 func newTrio(t *testing.T, options ...func(*trio)) *trio {
