@@ -111,7 +111,7 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 		return w.Code
 	}
 	for range 5 {
-		a, err, took := within(t, old, dead, 250*time.Millisecond)
+		a, took, err := within(t, old, dead, 250*time.Millisecond)
 		var u *client.Unavailable
 		if !errors.As(err, &u) || u.Code != codes.Unavailable && u.Code != codes.DeadlineExceeded {
 			t.Fatalf("asked a partition that is down: %v, %v", a, err)
@@ -119,7 +119,7 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 		t.Logf("refused after %v of 250 ms: %v", took, err)
 	}
 	tr.until("the others to go on", func() bool {
-		a, err, _ := within(t, old, live, 250*time.Millisecond)
+		a, _, err := within(t, old, live, 250*time.Millisecond)
 		return err == nil && (a.GetDecision() == quotav1.Decision_DECISION_DENY || a.GetDecision() == quotav1.Decision_DECISION_ALLOW)
 	})
 	if got := readyz(); got != http.StatusServiceUnavailable {
@@ -141,10 +141,10 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 }
 
 // within asks with a deadline.
-func within(t *testing.T, c *client.Client, name string, d time.Duration) (*quotav1.Answer, error, time.Duration) {
+func within(t *testing.T, c *client.Client, name string, d time.Duration) (*quotav1.Answer, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	begun := time.Now()
 	a, err := c.Check(ctx, question(name))
-	return a, err, time.Since(begun)
+	return a, time.Since(begun), err
 }

@@ -230,10 +230,13 @@ func (n *Node) listenOnce(ctx context.Context, p *peer) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for first := true; ; first = false {
 		m, err := stream.Recv()
 		if err != nil {
 			return err
+		}
+		if first { // it may be another process, or another disk, than the one that claimed
+			n.routes.renew(p.name, m.GetPartitions())
 		}
 		p.heard.Store(n.Monotonic())
 		p.mu.Lock()

@@ -73,6 +73,24 @@ func (t *routes) claim(p int, node string, r route) {
 	}
 }
 
+// renew forgets what a node claimed and doesn't speak of when it tells all anew.
+func (t *routes) renew(node string, told []*quotav1.PartitionRoute) {
+	t.mu.Lock()
+	gone := map[int]bool{}
+	for p, claims := range t.claims {
+		if _, claimed := claims[node]; claimed {
+			gone[p] = true
+		}
+	}
+	t.mu.Unlock()
+	for _, m := range told {
+		delete(gone, int(m.GetPartition()))
+	}
+	for p := range gone { // any order: each is taken back by itself
+		t.claim(p, node, route{now: -1})
+	}
+}
+
 // best is the claim that counts. The mutex is held.
 func (t *routes) best(p int) (best route) {
 	best.now = -1
