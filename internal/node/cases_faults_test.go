@@ -71,7 +71,7 @@ func repeat(r partition.Result, n int) (list []partition.Result) {
 }
 
 // FAIL-03: a partition without a majority costs those who ask it their deadline and no more; the others go on. A
-// front that starts meanwhile runs, isn't ready, and is once the partition is back.
+// front that starts meanwhile answers for those, isn't ready, and is once the partition is back.
 func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 	t.Parallel()
 	tr := newTrio(t)
@@ -101,8 +101,12 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 		tr.start(name)
 	}
 	tr.until("partition 1 without a leader, the others with one", func() bool {
-		leads := tr.node("n3").leaders()
-		return leads[0] != "" && leads[1] == "" && leads[2] != ""
+		for _, m := range tr.running() {
+			if leads := m.leaders(); leads[0] == "" || leads[1] != "" || leads[2] == "" {
+				return false
+			}
+		}
+		return true
 	})
 	f := newFront(tr.client(false))
 	readyz := func() int {
@@ -122,11 +126,12 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 		a, _, err := within(t, old, live, 250*time.Millisecond)
 		return err == nil && (a.GetDecision() == quotav1.Decision_DECISION_DENY || a.GetDecision() == quotav1.Decision_DECISION_ALLOW)
 	})
+	if r := f.ask(t, dead); r.status != http.StatusServiceUnavailable {
+		t.Errorf("the new front, asked what is down: %+v", r)
+	}
+	tr.until("the new front to answer for the others", func() bool { return f.ask(t, live).status != http.StatusServiceUnavailable })
 	if got := readyz(); got != http.StatusServiceUnavailable {
 		t.Errorf("the new front's readiness: %d", got)
-	}
-	if r := f.ask(t, dead); r.status != http.StatusServiceUnavailable {
-		t.Errorf("the new front: %+v", r)
 	}
 	for _, name := range []string{"n1", "n2"} {
 		tr.stop(name)
@@ -137,7 +142,13 @@ func TestFAIL03APartitionThatIsDownCostsNoOther(t *testing.T) {
 		tr.start(name)
 	}
 	tr.until("the new front to be ready", func() bool { return readyz() == http.StatusOK })
-	tr.want(dead, partition.Allowed, partition.Allowed, partition.Denied)
+	allowed := 1 // by the very first check
+	for tr.decide(f.client, dead).GetDecision() == quotav1.Decision_DECISION_ALLOW {
+		allowed++
+	}
+	if allowed > 3 {
+		t.Errorf("%d allowed of three", allowed)
+	}
 }
 
 // within asks with a deadline.

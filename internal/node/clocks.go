@@ -76,10 +76,12 @@ func (n *Node) judgeClock(ctx context.Context, r *replica, g *partition.Group) {
 			}
 		}
 	}
-	doubted := heard > 0 && slower == heard
-	r.doubted.Store(doubted)
+	if heard > 0 { // where nobody is heard, what was known stands
+		r.doubted.Store(slower == heard)
+	}
+	doubted := r.doubted.Load()
 	g.DoubtClock(doubted)
-	if doubted && g.Leading() {
+	if doubted && g.Leads() {
 		ctx, cancel := context.WithTimeout(ctx, handOverWithin)
 		defer cancel()
 		if err := g.Transfer(ctx, ""); err != nil {

@@ -229,6 +229,50 @@ func TestAnOldCopyOfADiskNeverVotes(t *testing.T) {
 	}
 }
 
+// A node that has refused a disk has refused it for good: the disk's next start has a number that nobody has heard of.
+// What is noted is on disk, so that neither a kill nor a loss of power of the one who noted it lets the copy in.
+func TestARefusedCopyDoesNotGetInByTryingAgain(t *testing.T) {
+	t.Parallel()
+	tr, old := newTrio(t, only(1)), t.TempDir()
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.everywhere()
+	copyTree(t, filepath.Join(tr.dir, "n1"), filepath.Join(old, "n1"))
+	tr.isolate("n3")
+	tr.until("another leader than n3", func() bool {
+		now := tr.node("n1").leaders()[0]
+		return now == "n1" || now == "n2"
+	})
+	tr.want("u42", fourth[:3]...)
+	tr.until("n3 to have noted how far n1 has come", func() bool {
+		b, err := os.ReadFile(filepath.Join(tr.dir, "n3", "starts.json"))
+		before, err2 := os.ReadFile(filepath.Join(old, "n1", "starts.json"))
+		return err == nil && err2 == nil && string(b) != string(before) && strings.Count(string(b), tr.node("n1").ID()) > 0
+	})
+	for _, n := range tr.names {
+		tr.stop(n)
+	}
+	tr.heal()
+	if err := os.RemoveAll(filepath.Join(tr.dir, "n1")); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, filepath.Join(old, "n1"), filepath.Join(tr.dir, "n1"))
+	tr.start("n3")
+	for try := range 3 {
+		tr.start("n1")
+		tr.until("n1 stays out", func() bool {
+			state, _ := tr.node("n1").State()
+			return state == "awaiting replacement"
+		})
+		if o := tr.node("n3").ask(t, "u42"); o.Result <= partition.UnknownDomain {
+			t.Fatalf("try %d: result %d", try, o.Result)
+		}
+		tr.stop("n1")
+	}
+	tr.start("n2")
+	tr.want("u42", partition.Denied)
+}
+
 // A disk that isn't the cluster's notes nobody's start: what it would note nobody could tell later. And others hear
 // that it stays out.
 func TestADiskThatStaysOutCountsForNobody(t *testing.T) {

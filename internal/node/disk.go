@@ -21,6 +21,7 @@ type disk struct {
 	identity Identity
 	genesis  *Genesis // nil: none yet
 	founded  bool     // its groups have their founding entries, or had
+	lost     string   // why it never takes part again; empty: it may
 	notes    *notes
 }
 
@@ -51,6 +52,9 @@ func (d *disk) read(name string) (err error) {
 		return err
 	}
 	if d.notes, err = readNotes(d.folder); err != nil {
+		return err
+	}
+	if d.lost, err = readLost(d.folder); err != nil {
 		return err
 	}
 	_, err = os.Lstat(filepath.Join(d.folder, foundedFile))
@@ -95,6 +99,31 @@ func (d *disk) markFounded() error {
 		return err
 	}
 	d.founded = true
+	return nil
+}
+
+// verdict is what is written of a disk that is lost.
+type verdict struct {
+	Why string `json:"why"`
+}
+
+func readLost(folder string) (why string, err error) {
+	var v verdict
+	err = readDocument(filepath.Join(folder, lostFile), &v)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil && v.Why == "" {
+		v.Why = "nobody wrote why"
+	}
+	return v.Why, err
+}
+
+// markLost notes that the disk never takes part again.
+func (d *disk) markLost(why string) error {
+	if err := writeOnce(d.folder, lostFile, verdict{why}); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	return nil
 }
 

@@ -67,7 +67,7 @@ func planFounding(self description, others map[string]description) (next step, w
 		return stayOut, fmt.Errorf("%w: the document of %s names %s, this is %s", ErrForeignDisk, holder.name,
 			holder.genesis.idOf(self.name), self.id)
 	}
-	begun := slices.ContainsFunc(all, func(d description) bool { return d.founded })
+	begun := slices.ContainsFunc(all, func(d description) bool { return d.founded && d.genesis != nil && d.genesis.equal(*holder.genesis) })
 	switch {
 	case begun && self.genesis == nil:
 		return stayOut, ErrBlank
@@ -80,8 +80,13 @@ func planFounding(self description, others map[string]description) (next step, w
 }
 
 // holderOf returns one of those who hold the document, nil if nobody does, and an error if there are two
-// documents.
+// documents. The first description is this node's own.
 func holderOf(all []description) (holder *description, err error) {
+	if self := &all[0]; self.genesis != nil && slices.ContainsFunc(all, func(d description) bool {
+		return d.founded && d.genesis != nil && d.genesis.equal(*self.genesis)
+	}) {
+		return self, nil // its cluster has begun: whatever a stranger holds is of another one
+	}
 	for i := range all {
 		switch d := &all[i]; {
 		case d.genesis == nil:

@@ -78,6 +78,7 @@ type Node struct {
 	metrics *partition.Metrics
 	disk    *disk
 	run     uint64 // of this process, for its starts
+	opened  int64  // monotonic
 	peers   []*peer
 	routes  *routes
 	sets    *sets
@@ -128,6 +129,7 @@ func Open(cfg Config) (_ *Node, err error) {
 	if err := n.fits(); err != nil {
 		return nil, errors.Join(err, n.disk.close())
 	}
+	n.opened = n.source.Monotonic()
 	n.clock, n.metrics = clock.New(n.source), partition.NewMetrics(cfg.Registry)
 	n.phase.Store(&phase{state: starting})
 	n.routes, n.sets = newRoutes(n.address), newSets()

@@ -53,7 +53,7 @@ func readNotes(folder string) (*notes, error) {
 const maxSights = 1 << 16
 
 // hear takes in how replicas show themselves, or refuses all of them if one is behind what is known of it, with
-// [partition.ErrRewound]. New starts are on disk before it returns.
+// [partition.ErrRewound]. What it took in is on disk when it returns.
 func (n *notes) hear(shown []sight) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,23 +86,18 @@ func (n *notes) judge(s sight) error {
 
 // take never replaces what is known by less.
 func (n *notes) take(shown []sight) error {
-	began := false
 	for _, s := range shown {
 		at := seenAt{s.ID, s.Group}
 		was, known := n.known[at]
 		if !known && len(n.known) >= maxSights {
 			return fmt.Errorf("more than %d replicas are known", maxSights)
 		}
-		began = began || !known || s.Start.Number > was.Start.Number
 		next := sight{s.ID, s.Group, was.Start.Later(s.Start), was.Run}
 		if !known || s.Start.Number > was.Start.Number {
 			next.Run = s.Run
 		}
 		n.dirty = n.dirty || next != was
 		n.known[at] = next
-	}
-	if !began {
-		return nil
 	}
 	return n.save()
 }

@@ -17,6 +17,7 @@ type hosting struct {
 	genesis  Genesis
 	links    *transport.Links
 	replicas []*replica // in the order of their partitions
+	fresh    bool       // it was founded by this process
 }
 
 // of returns the node's replica of a partition that runs, nil if there is none.
@@ -119,11 +120,12 @@ func (r *replica) start(g Genesis) error {
 		return err
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.early != nil {
-		return errors.Join(r.early, group.Close())
+	early := r.early
+	r.ran = early == nil
+	r.mu.Unlock()
+	if early != nil { // not under the lock: what ends may fail again
+		return errors.Join(early, group.Close())
 	}
-	r.ran = true
 	r.group.Store(group)
 	return nil
 }

@@ -26,7 +26,12 @@ const (
 // begin finds or founds the cluster, and runs the node's replicas. It returns an error after which the process
 // must end; a node that stays out is none.
 func (n *Node) begin(ctx context.Context) error {
-	if !n.disk.founded {
+	if n.disk.lost != "" {
+		n.stayOut(fmt.Errorf("%w: %s", partition.ErrRewound, n.disk.lost))
+		return nil
+	}
+	fresh := !n.describe().founded
+	if fresh {
 		switch err := n.found(ctx); {
 		case errors.Is(err, ErrForeignDisk), errors.Is(err, ErrBlank):
 			n.stayOut(err)
@@ -35,7 +40,7 @@ func (n *Node) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	g := *n.disk.genesis
+	g := *n.describe().genesis
 	if !g.names(n.disk.identity.ServerID()) {
 		n.stayOut(fmt.Errorf("%w: this is %s", ErrForeignDisk, n.disk.identity.ServerID()))
 		return nil
@@ -45,6 +50,7 @@ func (n *Node) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.fresh = fresh
 	return n.announce(ctx, h)
 }
 
@@ -209,6 +215,9 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 	}
 	heard := map[string]bool{n.cfg.Name: true}
 	for {
+		if !h.fresh && !n.rested(h) {
+			n.phase.Store(&phase{starting, "waiting until no leader counts on what it answered before it stopped"})
+		}
 		for name, err := range n.announceAll(ctx, h) {
 			if errors.Is(err, partition.ErrRewound) {
 				return n.rewound(h, err)
@@ -219,7 +228,7 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 		}
 		n.startNoted(h, heard)
 		wait := announceEvery
-		if len(heard) == len(n.cfg.Nodes) {
+		if len(heard) == len(n.cfg.Nodes) && n.rested(h) {
 			wait = refreshEvery
 		}
 		if !pause(ctx, wait) {
@@ -247,6 +256,7 @@ func (n *Node) beginStarts(h *hosting) error {
 
 // rewound is what becomes of a node whose disk others know better: one that runs ends at once.
 func (n *Node) rewound(h *hosting, why error) error {
+	n.condemn(why)
 	for _, r := range h.replicas {
 		if r.running() != nil {
 			return why
@@ -259,6 +269,13 @@ func (n *Node) rewound(h *hosting, why error) error {
 	return nil
 }
 
+// condemn notes on the disk that it is lost, for good: its next start would have a number that nobody has heard of.
+func (n *Node) condemn(why error) {
+	if err := n.disk.markLost(why.Error()); err != nil {
+		n.log.Error("note that the disk is lost", "error", err)
+	}
+}
+
 // startNoted runs the replicas whose start a majority of their partition has noted, this node included.
 func (n *Node) startNoted(h *hosting, heard map[string]bool) {
 	for _, r := range h.replicas {
@@ -268,7 +285,7 @@ func (n *Node) startNoted(h *hosting, heard map[string]bool) {
 				noted++
 			}
 		}
-		if r.running() != nil || r.keptOut() != nil || 2*noted <= len(r.members) {
+		if r.running() != nil || r.keptOut() != nil || 2*noted <= len(r.members) || !n.rested(h) {
 			continue
 		}
 		if err := r.start(h.genesis); err != nil {
@@ -276,6 +293,16 @@ func (n *Node) startNoted(h *hosting, heard map[string]bool) {
 		}
 	}
 	n.phase.Store(n.phaseOf(h))
+}
+
+// rested tells whether every lease has ended that this node's disk may have given in an earlier life. Its replicas
+// would vote for another leader at once, on whom a leader that they have answered a moment ago doesn't reckon.
+func (n *Node) rested(h *hosting) bool {
+	election := n.cfg.Timing.Election
+	if election == 0 {
+		election = time.Second
+	}
+	return h.fresh || n.Monotonic()-n.opened >= int64(election)
 }
 
 func (n *Node) phaseOf(h *hosting) *phase {
@@ -320,7 +347,7 @@ func (n *Node) announceAll(ctx context.Context, h *hosting) map[string]error {
 		all.Go(func() {
 			known, err := p.announce(ctx, h.genesis.idOf(p.name), n.disk.identity.ServerID(), shown)
 			if err == nil {
-				err = n.disk.notes.merge(known)
+				err = n.disk.notes.merge(ofMembers(h.genesis, known))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -329,6 +356,16 @@ func (n *Node) announceAll(ctx context.Context, h *hosting) map[string]error {
 	}
 	all.Wait()
 	return results
+}
+
+// ofMembers leaves out what is said of replicas that the cluster doesn't have.
+func ofMembers(g Genesis, known []sight) (list []sight) {
+	for _, s := range known {
+		if s.Group < len(g.Groups) && slices.Contains(g.Groups[s.Group], s.ID) {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // tellEndWithin bounds how long a stop tries to tell others how it ended.

@@ -161,9 +161,24 @@ func (n *Node) Ready() (ok bool, why string) {
 			return false, fmt.Sprintf("partition %d has no leader that this node knows", r.partition)
 		case s.Lag > caughtUp:
 			return false, fmt.Sprintf("the replica of partition %d is %d entries behind", r.partition, s.Lag)
+		case n.behindLeader(r, s) > caughtUp:
+			return false, fmt.Sprintf("the replica of partition %d is %d entries behind its leader", r.partition, n.behindLeader(r, s))
 		}
 	}
 	return true, ""
+}
+
+// behindLeader is how many entries a replica is behind what its leader told that it has applied. What a replica
+// itself knows to be committed is only what it got.
+func (n *Node) behindLeader(r *replica, s partition.Status) uint64 {
+	for _, p := range n.peers {
+		for _, told := range p.told() {
+			if int(told.GetPartition()) == r.partition && told.GetId() == s.Leader && told.GetApplied() > s.Applied {
+				return told.GetApplied() - s.Applied
+			}
+		}
+	}
+	return 0
 }
 
 // stalled is how long a loop that ticks fifty times a second may stand still before its process is of no use.

@@ -300,6 +300,9 @@ func (g *Group) Policies() (set *policy.Compiled) {
 	return set
 }
 
+// Leads reports whether this replica leads, whether or not it answers yet.
+func (g *Group) Leads() bool { return g.lead.Load() != nil }
+
 // Leading reports whether this replica leads and answers.
 func (g *Group) Leading() bool {
 	lead := g.lead.Load()

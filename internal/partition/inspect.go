@@ -89,13 +89,17 @@ func (h *Holdings) inspect(folder string) (err error) {
 	if err != nil {
 		return err
 	}
+	highest, err := stable.highest()
+	if err != nil {
+		return err
+	}
 	var last raft.Log
 	if h.LastIndex > 0 {
 		if err := log.get(h.LastIndex, &last); err != nil {
 			return err
 		}
 	}
-	h.Start = snapshot.Later(Start{number, last.Term, last.Index})
+	h.Start = snapshot.Later(highest).Later(Start{number, last.Term, last.Index})
 	switch h.LastIndex {
 	case 0:
 		// The founding entry comes right after term 1 and before Raft first starts; a later term

@@ -54,6 +54,13 @@ func (g *Group) stepDown(why Result) {
 	g.mu.Lock()
 	g.lease.Reset(0)
 	g.lead.Store(nil)
+	g.mu.Unlock()
+	g.dismiss(why)
+}
+
+// dismiss ends what waits in the queue, which was never proposed.
+func (g *Group) dismiss(why Result) {
+	g.mu.Lock()
 	waiting := g.queue.drain()
 	for _, c := range waiting {
 		g.forget(c)
@@ -68,7 +75,7 @@ func (g *Group) stepDown(why Result) {
 // partition's settings, its time every few seconds, checkpoints.
 func (g *Group) tend() {
 	lead := g.lead.Load()
-	if lead == nil {
+	if lead == nil || g.doubted.Load() { // a stamp would make the partition's time as fast as the clock
 		return
 	}
 	now := g.source.Monotonic()

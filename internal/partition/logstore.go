@@ -123,15 +123,36 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	case first == 0 || high < first || low > last:
 		return nil
 	case high >= last:
-		err = s.guard.do("truncate log", nil, func() error { return s.disk.DeleteRange(low, high) })
-		if err == nil {
-			err = s.readBackHeld()
-		}
-		return err
+		return s.truncate(low, high, last)
 	case low <= first:
 		return s.compact(high)
 	}
 	return s.guard.fail(fmt.Errorf("delete entries %d to %d of %d to %d: would leave a hole", low, high, first, last))
+}
+
+// truncate deletes what reaches the end of the log. What takes its place comes later, in a transaction of its own, and
+// others may have seen what goes: that it was held is noted first, or a crash in between would look like an old copy.
+func (s *logStore) truncate(low, high, last uint64) error {
+	if err := s.guard.do("note what is truncated", nil, func() error { return s.noteHighest(last) }); err != nil {
+		return err
+	}
+	if err := s.guard.do("truncate log", nil, func() error { return s.disk.DeleteRange(low, high) }); err != nil {
+		return err
+	}
+	return s.readBackHeld()
+}
+
+func (s *logStore) noteHighest(last uint64) error {
+	var l raft.Log
+	if err := s.get(last, &l); err != nil {
+		return err
+	}
+	stable := stableStore{disk: s.disk, guard: s.guard}
+	before, err := stable.highest()
+	if err != nil {
+		return err
+	}
+	return stable.setHighest(before.Later(Start{Term: l.Term, Index: last}))
 }
 
 // compact deletes from below up to high. It asks for the first index each time, because a snapshot
@@ -161,6 +182,13 @@ func (s *logStore) setHeld(at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = clock.Held{Time: at, At: s.elapsed()}
+}
+
+// rebase has the newest entry count as held from a reading of the accumulator on, not from when it was stored.
+func (s *logStore) rebase(elapsed int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held.At = max(s.held.At, elapsed)
 }
 
 // readBackHeld is readBack, guarded.

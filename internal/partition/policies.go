@@ -57,6 +57,9 @@ func (e *enforced) judge(set policy.Set, expected *fsm.Version) error {
 	if e.has(set) {
 		return nil
 	}
+	if problems := policy.TooLarge(set.Canonical()); len(problems) > 0 {
+		return problems
+	}
 	if expected != nil && *expected != e.version {
 		return ErrSetVersion
 	}

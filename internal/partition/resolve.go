@@ -83,7 +83,8 @@ func (r *resolver) build(c *Call, domain int32, charges []policy.Charge) (Outcom
 	switch {
 	case len(decided) == 0:
 		return r.stale(c, charges), true
-	case len(decided) < len(charges) && c.To == AnyPartition:
+	case len(decided) < len(charges) && (c.To == AnyPartition || c.Asked == nil):
+		// Whoever doesn't show that it knows of the other half may take this one's allow for the whole.
 		return Outcome{Result: NotSupported, Detail: SeveralPartitions}, true
 	}
 	c.check.Digest = r.settings.Seed.Digest(c.Domain, c.Cost, decided)

@@ -34,7 +34,7 @@ func (g *Group) nextSeq() uint64 {
 func (g *Group) sequence() {
 	for {
 		lead := g.lead.Load()
-		if lead == nil || !lead.ready || g.transferring.Load() {
+		if lead == nil || !lead.ready || g.transferring.Load() || g.doubted.Load() {
 			return
 		}
 		now := g.stamp(lead)
@@ -102,7 +102,7 @@ func (g *Group) proposeBare(build func(fsm.Header) []byte) {
 // it, once.
 func (g *Group) propose(build func(fsm.Header) []byte, done func(fsm.Applied, error)) {
 	lead := g.lead.Load()
-	if lead == nil || !lead.ready {
+	if lead == nil || !lead.ready || g.doubted.Load() {
 		if done != nil {
 			done(fsm.Applied{}, raft.ErrNotLeader)
 		}
@@ -195,6 +195,9 @@ func (g *Group) forget(c *Call) {
 
 // applied is called by the state machine after each entry.
 func (g *Group) applied(a fsm.Applied) {
+	if lead := g.lead.Load(); lead != nil && lead.term == a.Header.Term {
+		g.refusedSince.Store(0) // it takes entries: all is well
+	}
 	if a.Header.Kind == fsm.KindFirst && a.Refusal == fsm.Accepted {
 		g.firstApplied(a.Header)
 		g.wake()
@@ -209,7 +212,6 @@ func (g *Group) applied(a fsm.Applied) {
 		f.done(a, nil)
 		return
 	}
-	g.refusedSince.Store(0)
 	now := g.source.Monotonic()
 	g.latency.observe(time.Duration(now - f.since))
 	g.metrics.applied(f.oldest, f.since, g.began.Load(), now)

@@ -45,6 +45,11 @@ func TestACheckOverSeveralPartitionsIsRefusedWholeUnlessAPartitionIsNamed(t *tes
 		}
 		q = cl.request("many", "")
 		q.Descriptors = []keyspace.Descriptor{theirs, mine}
+		if o := r.ask(q); o.Result != partition.NotSupported {
+			t.Errorf("without a resolution: got %s", name(o.Result))
+		}
+		q.Asked = &partition.Resolution{}
+		q.Asked = r.ask(q).Resolution
 		if o := r.ask(q); o.Result != partition.Allowed {
 			t.Errorf("this partition's half: got %s", name(o.Result))
 		}

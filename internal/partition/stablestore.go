@@ -2,6 +2,7 @@ package partition
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -28,8 +29,7 @@ var _ raft.StableStore = (*stableStore)(nil)
 
 // Set implements raft.StableStore.
 func (s *stableStore) Set(key, value []byte) error {
-	sealed := append(append(make([]byte, 0, len(value)+4), value...), 0, 0, 0, 0)
-	binary.LittleEndian.PutUint32(sealed[len(value):], valueSum(key, value))
+	sealed := sealValue(key, value)
 	return s.guard.do("write vote or term", nil, func() error { return s.disk.Set(key, sealed) })
 }
 
@@ -75,6 +75,35 @@ func (s *stableStore) getUint64(key string) (uint64, error) {
 		return 0, fmt.Errorf("%w: %s has %d bytes", ErrDamaged, key, len(value))
 	}
 	return binary.BigEndian.Uint64(value), nil
+}
+
+// highestKey is where the newest entry is noted that was ever truncated, unguarded.
+const highestKey = "HighestTruncated"
+
+func (s *stableStore) highest() (Start, error) {
+	value, err := s.get([]byte(highestKey))
+	switch {
+	case errors.Is(err, raftboltdb.ErrKeyNotFound):
+		return Start{}, nil
+	case err != nil:
+		return Start{}, err
+	case len(value) != 16:
+		return Start{}, fmt.Errorf("%w: %s has %d bytes", ErrDamaged, highestKey, len(value))
+	}
+	return Start{Term: binary.BigEndian.Uint64(value), Index: binary.BigEndian.Uint64(value[8:])}, nil
+}
+
+func (s *stableStore) setHighest(held Start) error {
+	value := binary.BigEndian.AppendUint64(nil, held.Term)
+	value = binary.BigEndian.AppendUint64(value, held.Index)
+	return s.disk.Set([]byte(highestKey), sealValue([]byte(highestKey), value))
+}
+
+// sealValue is a value with its checksum.
+func sealValue(key, value []byte) []byte {
+	sealed := append(append(make([]byte, 0, len(value)+4), value...), 0, 0, 0, 0)
+	binary.LittleEndian.PutUint32(sealed[len(value):], valueSum(key, value))
+	return sealed
 }
 
 // valueSum is the CRC32C of a key and its value.

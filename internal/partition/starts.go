@@ -11,8 +11,8 @@ import (
 const startKey = "StartNumber"
 
 // Start is how a replica was last seen: the number of its start, which grows by one with each, and
-// its newest entry. Raft replaces entries only by entries of a later term, so (Term, Index) never
-// goes back.
+// the newest entry that it ever held. Raft replaces entries only by entries of a later term, and what it truncates
+// before that is noted, so (Term, Index) never goes back.
 type Start struct {
 	Number uint64 `json:"start"`
 	Term   uint64 `json:"term"`
@@ -48,12 +48,25 @@ func (s *Stores) BeginStart() (Start, error) {
 	return s.Seen()
 }
 
-// Seen reads the latest start number and the newest entry.
+// Seen reads the latest start number and the newest entry that was ever held.
 func (s *Stores) Seen() (Start, error) {
 	number, err := s.Stable.GetUint64([]byte(startKey))
 	if err != nil {
 		return Start{}, err
 	}
+	newest, err := s.newest()
+	if err != nil {
+		return Start{}, err
+	}
+	var truncated Start
+	stable := stableStore{disk: s.disk, guard: s.guard}
+	err = s.guard.do("read what was truncated", nil, func() (err error) { truncated, err = stable.highest(); return err })
+	newest.Number = number
+	return newest.Later(truncated), err
+}
+
+// newest is the newest entry, in the log or in a snapshot.
+func (s *Stores) newest() (Start, error) {
 	index, err := s.Log.LastIndex()
 	if err != nil {
 		return Start{}, err
@@ -63,11 +76,11 @@ func (s *Stores) Seen() (Start, error) {
 		if err := s.Log.GetLog(index, &last); err != nil {
 			return Start{}, err
 		}
-		return Start{number, last.Term, index}, nil
+		return Start{Term: last.Term, Index: index}, nil
 	}
 	snapshots, err := s.Snapshots.List()
 	if err != nil || len(snapshots) == 0 {
-		return Start{Number: number}, err
+		return Start{}, err
 	}
-	return Start{number, snapshots[0].Term, snapshots[0].Index}, nil
+	return Start{Term: snapshots[0].Term, Index: snapshots[0].Index}, nil
 }

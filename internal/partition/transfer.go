@@ -7,6 +7,9 @@ import (
 	"math"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/internal/fsm"
 )
 
 var (
@@ -29,7 +32,7 @@ const wedgedAfter = 10
 // this leader has logged its time again, whoever gets it that late has less of the log than the others, and
 // no vote.
 func (g *Group) Transfer(ctx context.Context, to string) error {
-	if !g.Leading() {
+	if !g.Leads() {
 		return fmt.Errorf("hand over leadership: %w", raft.ErrNotLeader)
 	}
 	if g.transferring.Swap(true) {
@@ -62,10 +65,32 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 }
 
 // DoubtClock says whether this process's clock runs faster than those of the others. While it does, whatever this
-// replica leads, it admits nothing: windows would be shorter than they should. It should hand over.
+// replica leads, it admits nothing and logs nothing: windows would be shorter than they should. It should hand over.
 func (g *Group) DoubtClock(doubted bool) {
-	if g.doubted.Swap(doubted) != doubted {
-		g.log.Warn("the clock runs faster than others'", "doubted", doubted)
+	if g.doubted.Swap(doubted) == doubted {
+		return
+	}
+	g.log.Warn("the clock runs faster than others'", "doubted", doubted)
+	if doubted {
+		g.dismiss(Clock)
+	} else {
+		g.rebase()
+	}
+}
+
+// rebase has time go on from what is logged, as of now: what the clock counted while it was doubted counts for
+// nothing, neither for this leader nor for the first entry of a later term.
+func (g *Group) rebase() {
+	now := g.clock.Read().Elapsed
+	g.stores.log.rebase(now)
+	var logged int64
+	g.machine.Read(func(m *fsm.Machine) { logged = m.Now() })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if lead := g.lead.Load(); lead != nil && lead.ready {
+		again := *lead
+		again.clock = clock.TermClock{Time: logged, At: now}
+		g.lead.Store(&again)
 	}
 }
 

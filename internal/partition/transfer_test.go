@@ -94,11 +94,45 @@ func TestALeaderThatRefusesForEverEnds(t *testing.T) {
 			}
 		}
 		refuse(0, 0)
-		refuse(9*time.Second, 0)
+		refuse(2700*time.Millisecond, 0)
 		r.want("three", "u1", partition.Allowed) // it takes entries: all is well
-		refuse(9*time.Second, 0)
+		refuse(2700*time.Millisecond, 0)
 		g.Refuse(raft.ErrNotLeader)
-		refuse(9*time.Second, 0)
-		refuse(2*time.Second, 1)
+		refuse(2700*time.Millisecond, 0)
+		refuse(600*time.Millisecond, 1)
+	}, tuned(func(c *partition.Config) { c.Election, c.TickEvery = 300*time.Millisecond, time.Hour }))
+}
+
+// Whatever a leader logs shows that it can, its time alone too: two refusals far apart are two handovers.
+func TestRefusalsFarApartEndNobody(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		for range 5 {
+			r.group.Load().Refuse(raft.ErrLeadershipTransferInProgress)
+			pass(time.Minute)
+		}
+		if got := r.ends(); len(got) > 0 {
+			t.Errorf("ended with %v", got)
+		}
+	})
+}
+
+// While its clock is doubted a leader logs nothing, not even its time, and ends what waits.
+func TestADoubtedClockMovesNoTime(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.want("three", "u1", partition.Allowed)
+		g := r.group.Load()
+		g.DoubtClock(true)
+		before := g.Standing().Now
+		if o := r.ask(cl.request("three", "u1")); o.Result != partition.Clock {
+			t.Errorf("got %s", name(o.Result))
+		}
+		pass(time.Minute)
+		if now := g.Standing().Now; now != before {
+			t.Errorf("decision time went on by %v", time.Duration(now-before))
+		}
+		g.DoubtClock(false)
+		r.want("three", "u1", partition.Allowed)
 	})
 }

@@ -31,6 +31,18 @@ func (s Set) FollowTo(next Set) Problems {
 	return c.problems
 }
 
+// MaxBytes bounds a set that is put in force, in canonical form: it travels as one entry of a log.
+const MaxBytes = 16 << 20
+
+// TooLarge says that a set, of which that is the canonical form, is too large to be put in force; nothing: it isn't.
+func TooLarge(canonical []byte) Problems {
+	if len(canonical) <= MaxBytes {
+		return nil
+	}
+	return Problems{{Message: fmt.Sprintf("the set has %d bytes in its canonical form, at most %d can be put in force; "+
+		"spread its policies over fewer overrides, or its domains over several clusters", len(canonical), MaxBytes)}}
+}
+
 // change compares two sets.
 type change struct {
 	validator

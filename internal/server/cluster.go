@@ -28,8 +28,7 @@ type Cluster interface {
 	// Found puts the genesis document on the disk. An error without a [syscall.Errno] in it is final: the disk
 	// holds another document, or is not one that this one names.
 	Found(document []byte) error
-	// Announce notes another node's start. An error is final, the start is behind what is known, unless there is
-	// a [syscall.Errno] or [partition.ErrNoMember] in it.
+	// Announce notes another node's start. An error is final only if it wraps [partition.ErrRewound].
 	Announce(start *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error)
 	// Elapsed reads the node's measure of elapsed time.
 	Elapsed() *quotav1.ElapsedResponse

@@ -57,7 +57,7 @@ func (p *peerService) Announce(ctx context.Context, m *quotav1.AnnounceRequest) 
 	}
 	known, err := p.server.cfg.Cluster.Announce(m)
 	if err != nil {
-		return nil, foundingError(err)
+		return nil, announceError(err)
 	}
 	return known, nil
 }
@@ -119,8 +119,18 @@ func nodeOf(id string) string {
 // for what it was. What the operating system reports may be gone the next time; nothing else is.
 func foundingError(err error) error {
 	code := codes.FailedPrecondition
-	if system := syscall.Errno(0); errors.As(err, &system) || errors.Is(err, partition.ErrNoMember) {
+	if system := syscall.Errno(0); errors.As(err, &system) {
 		code = codes.Unavailable
+	}
+	return status.Error(code, err.Error())
+}
+
+// announceError is the status of a start that was not noted. Only one that is behind what is known is final: its
+// disk is lost.
+func announceError(err error) error {
+	code := codes.Unavailable
+	if errors.Is(err, partition.ErrRewound) {
+		code = codes.FailedPrecondition
 	}
 	return status.Error(code, err.Error())
 }

@@ -141,7 +141,7 @@ func TestAPeerThatBreaksTheProtocolIsCutOff(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"garbage":                    bytes.Repeat([]byte{200}, 100),
 		"a frame too long":           transport.Frame(transport.KindRequest, 1, 1, part+1, 0),
-		"a message too long":         transport.Frame(transport.KindRequest, 1, 1, part, 32<<20),
+		"a message too long":         transport.Frame(transport.KindRequest, 1, 1, part, 64<<20),
 		"an answer nobody asked for": append(transport.Frame(transport.KindAnswer, 1, 1, 1, 0), 1),
 		"a pong":                     transport.Frame(transport.KindPong, 0, 0, 0, 0),
 		"a chunk":                    append(transport.Frame(transport.KindChunk, 0, 0, 1, 0), 1),

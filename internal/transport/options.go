@@ -36,8 +36,8 @@ type LinkOptions struct {
 	// timers. Default: the process's own.
 	Now func() int64
 
-	// MaxMessage bounds one request, in bytes, on either side. It must be above the longest that Raft
-	// may send, or a follower that needs one never gets it: MaxAppendEntries full entries. 32 MiB.
+	// MaxMessage bounds one request, in bytes, on either side. Half of it must be above the longest single
+	// entry, or a follower never gets that one. 64 MiB.
 	MaxMessage int
 	// QueueMessages bounds the requests of one group that wait to be sent to one peer, and those of one
 	// peer that wait for one group. Raft has two or three at a time. 64.
@@ -75,7 +75,7 @@ func (o *LinkOptions) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	setDefault(&o.MaxMessage, 32<<20)
+	setDefault(&o.MaxMessage, 64<<20)
 	setDefault(&o.QueueMessages, 64)
 	setDefault(&o.QueueBytes, 2*o.MaxMessage)
 	setDefault(&o.Timeout, 2*time.Second)

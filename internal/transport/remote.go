@@ -72,8 +72,38 @@ func (r *Remote) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-// AppendEntries sends entries, or a heartbeat, and reports the answer to whom OnAck named.
+// AppendEntries sends entries, or a heartbeat, and reports the answers to whom OnAck named. Raft counts entries, not
+// bytes: more than fit into one request go in several, each of which follows from the one before. Where one isn't
+// taken, its answer is that to all.
 func (r *Remote) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	part := *args // the request is Raft's
+	for {
+		rest := part.Entries
+		part.Entries = fitting(rest, r.links.opt.MaxMessage/2)
+		if err := r.appendEntries(id, target, &part, resp); err != nil {
+			return err
+		}
+		if len(part.Entries) == len(rest) || !resp.Success {
+			return nil
+		}
+		last := part.Entries[len(part.Entries)-1]
+		part.PrevLogEntry, part.PrevLogTerm, part.Entries = last.Index, last.Term, rest[len(part.Entries):]
+	}
+}
+
+// fitting returns the first entries, at least one if there is any, that together have at most so many bytes.
+func fitting(entries []*raft.Log, most int) []*raft.Log {
+	const overhead = 64 // more than an entry takes beside its bytes
+	size := 0
+	for i, e := range entries {
+		if size += len(e.Data) + len(e.Extensions) + overhead; size > most && i > 0 {
+			return entries[:i]
+		}
+	}
+	return entries
+}
+
+func (r *Remote) appendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	acks, sentAt := r.acks.Load(), int64(0)
 	if acks != nil {
 		sentAt = acks.Now() // before the request is queued, and so before it can have been handled
