@@ -273,6 +273,29 @@ func TestARefusedCopyDoesNotGetInByTryingAgain(t *testing.T) {
 	tr.want("u42", partition.Denied)
 }
 
+// A leader may count for a lease on what a replica answered before it stopped. Until that has ended the replica votes
+// for nobody.
+func TestAReplicaThatRestartsRunsOnceNoLeaseCountsOnIt(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1), func(tr *trio) { tr.timing.Election = 2 * time.Second })
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.stop("n1")
+	tr.start("n1")
+	tr.until("n1 waits", func() bool {
+		state, detail := tr.node("n1").State()
+		if state == "up" {
+			t.Fatal("n1 didn't wait")
+		}
+		return strings.Contains(detail, "counts on what it answered")
+	})
+	tr.want("u1", fourth...)
+	tr.until("n1 runs", func() bool {
+		state, _ := tr.node("n1").State()
+		return state == "up"
+	})
+}
+
 // A disk that isn't the cluster's notes nobody's start: what it would note nobody could tell later. And others hear
 // that it stays out.
 func TestADiskThatStaysOutCountsForNobody(t *testing.T) {

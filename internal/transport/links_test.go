@@ -287,6 +287,55 @@ func TestARequestThatIsTooLargeIsNotSent(t *testing.T) {
 	})
 }
 
+// Raft counts entries, not bytes. More than fit into a request go in several, each after the one before; where one
+// isn't taken, none follows.
+func TestMoreEntriesThanFitGoInSeveralRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := link(t, func(o *transport.LinkOptions) { o.MaxMessage = 1 << 20 })
+		var mu sync.Mutex
+		var got []*raft.Log
+		held, requests := uint64(7), 0
+		answer(t, p.r2, func(rpc raft.RPC) (any, error) {
+			req := rpc.Command.(*raft.AppendEntriesRequest)
+			mu.Lock()
+			defer mu.Unlock()
+			requests++
+			takes := req.PrevLogEntry == held && req.PrevLogTerm == 3 && len(got) < 12
+			if takes {
+				got = append(got, req.Entries...)
+				held += uint64(len(req.Entries))
+			}
+			return &raft.AppendEntriesResponse{Term: req.Term, LastLog: held, Success: takes}, nil
+		})
+		send := func(n int) *raft.AppendEntriesResponse {
+			req := &raft.AppendEntriesRequest{RPCHeader: from(p.r1), Term: 3, PrevLogEntry: held, PrevLogTerm: 3, LeaderCommitIndex: 5}
+			for i := range n {
+				req.Entries = append(req.Entries, &raft.Log{Index: held + 1 + uint64(i), Term: 3, Data: make([]byte, 200<<10)})
+			}
+			before := *req
+			resp := new(raft.AppendEntriesResponse)
+			if err := p.r1.AppendEntries(server("n2"), address("n2"), req, resp); err != nil {
+				t.Fatal(err)
+			}
+			if req.PrevLogEntry != before.PrevLogEntry || len(req.Entries) != n {
+				t.Error("the request is Raft's, and has changed")
+			}
+			return resp
+		}
+		if resp := send(9); !resp.Success || len(got) != 9 || requests != 5 {
+			t.Errorf("%+v with %d entries in %d requests", resp, len(got), requests)
+		}
+		for i, l := range got {
+			if l.Index != 8+uint64(i) {
+				t.Errorf("entry %d has index %d", i, l.Index)
+			}
+		}
+		if resp := send(9); resp.Success || len(got) != 13 || requests != 8 {
+			t.Errorf("one that isn't taken: %+v with %d entries in %d requests", resp, len(got), requests)
+		}
+	})
+}
+
 // A deadline of a request with entries grows with them.
 func TestLargeRequestsHaveMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
