@@ -28,7 +28,7 @@ func (m *Machine) create(p *part, q *quota) {
 		m.sum += stateSum(p.hash, i, limit.State{})
 	}
 	m.sum += idleSum(p.hash, 0)
-	m.account(q, int64(q.keyBytes(len(p.charge.Key))))
+	m.enter(q, q.keyBytes(len(p.charge.Key)))
 }
 
 // file gives a new key its turn in the expiry queue.
@@ -133,7 +133,7 @@ func (m *Machine) remember(c *Check, a *Answer, hash uint64) {
 	}
 	m.records.add(r, hash, m.now)
 	m.sum += r.sum(m.now)
-	m.account(&m.roster.quotas[number], recordBytes)
+	m.enter(&m.roster.quotas[number], recordBytes)
 }
 
 func eventSum(hash uint64, e limit.Event) uint64 {

@@ -185,7 +185,12 @@ func (m *Machine) weigh(a *Answer, parts []part, now int64) (tightest *part) {
 		q := &m.roster.quotas[p.quota]
 		for l := range q.states {
 			spec := m.set.Spec(p.charge.Policy, l, p.charge.Tier, p.charge.Override)
-			if a.hear(spec, p, int32(l), q.peek(spec, l, m.usage(p, q, l), now, p.cost)) {
+			u := m.usage(p, q, l)
+			d := spec.Peek(u, now, p.cost)
+			if q.held != nil {
+				d = q.restrain(d, spec, l, u, now, p.cost)
+			}
+			if a.hear(spec, p, int32(l), d) {
 				tightest = p
 			}
 		}

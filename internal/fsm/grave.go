@@ -36,7 +36,7 @@ func (m *Machine) bury(r *roster) {
 
 // lapsed reports whether nothing names the quota any more and all that it ever admitted has left every window.
 func (m *Machine) lapsed(q *quota) bool {
-	return q.grave != nil && m.now-q.grave.deleted >= policy.TombstoneLife && m.tallies[q.number].bytes == 0
+	return q.grave != nil && m.now-q.grave.deleted >= policy.TombstoneLife && m.tallies[q.number].named == 0
 }
 
 // forgetLapsed frees the numbers of what has lapsed.

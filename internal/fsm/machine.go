@@ -158,7 +158,7 @@ func (m *Machine) StateHash() uint64 {
 		h = mix(h, w)
 	}
 	for i := range m.roster.quotas {
-		h = mix3(h, m.roster.quotas[i].sum, m.tallies[i].bytes, uint64(m.tallies[i].cut))
+		h = mix3(h, m.roster.quotas[i].sum, m.tallies[i].named, uint64(m.tallies[i].cut))
 	}
 	for i, name := range m.roster.domains {
 		h = mix3(h, uint64(castagnoli([]byte(name))), m.domainBytes[i], uint64(i))

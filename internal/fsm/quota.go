@@ -123,13 +123,13 @@ func (q *quota) refilledAt(set *policy.Compiled, l int, empty int64) (full int64
 	return full
 }
 
-// peek asks limit l of the quota whether cost fits.
-func (q *quota) peek(spec limit.Spec, l int, u limit.Usage, now int64, cost uint64) limit.Decision {
-	d := spec.Peek(u, now, cost)
-	if q.held == nil || spec.Amount == limit.Unlimited || !q.held[l].active(now) || spec.Amount <= q.held[l].most {
+// restrain is what limit l, which decided d by the size that the set says, decides by the
+// size that it is held to.
+func (q *quota) restrain(d limit.Decision, spec limit.Spec, l int, u limit.Usage, now int64, cost uint64) limit.Decision {
+	h := q.held[l]
+	if spec.Amount == limit.Unlimited || !h.active(now) || spec.Amount <= h.most {
 		return d
 	}
-	h := q.held[l]
 	spec.Amount = h.most
 	less := spec.Peek(u, now, cost)
 	if !less.Allowed {

@@ -112,8 +112,12 @@ func (m *Machine) Inspect(dst []Use, ch *Charge, now int64) []Use {
 func use(q *quota, spec limit.Spec, u limit.Usage, l int32, now int64) Use {
 	finite := spec
 	finite.Amount = min(spec.Amount, limit.MaxAmount) // even where all is admitted it is counted
-	x := Use{Limit: l, Spec: spec, Used: finite.Amount - finite.Peek(u, now, 0).Remaining, FullAt: spec.FullAt(u, now)}
-	x.Left = q.peek(finite, int(l), u, now, 0).Remaining
+	d := finite.Peek(u, now, 0)
+	x := Use{Limit: l, Spec: spec, Used: finite.Amount - d.Remaining, FullAt: spec.FullAt(u, now)}
+	if q.held != nil {
+		d = q.restrain(d, finite, int(l), u, now, 0)
+	}
+	x.Left = d.Remaining
 	if spec.Algorithm == limit.RollingWindow {
 		x.Used = u.Log.Used(now - spec.Window)
 	}

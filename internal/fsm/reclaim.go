@@ -59,7 +59,7 @@ func (m *Machine) reclaimFirst() {
 		return
 	}
 	m.forgetStates(m.keys.block(d.slot), hash)
-	m.account(q, -int64(q.keyBytes(b.keyLen())))
+	m.leave(q, q.keyBytes(b.keyLen()))
 	m.keys.removeFirst()
 }
 
@@ -105,7 +105,7 @@ func (m *Machine) expireRecords(budget int) {
 		}
 		r := m.records.rows.at(m.records.rows.head)
 		m.sum -= r.sum(t)
-		m.account(&m.roster.quotas[r.quota()], -recordBytes)
+		m.leave(&m.roster.quotas[r.quota()], recordBytes)
 		m.records.drop(hashes[0])
 		hashes = hashes[1:]
 	}

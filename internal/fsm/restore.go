@@ -144,7 +144,7 @@ func (f *frameReader) readBlock(m *Machine, slot uint32) uint64 {
 		return 0
 	}
 	b := m.keys.place(hash, uint32(number), q.count, key, q.rolling())
-	m.account(q, int64(q.keyBytes(len(key))))
+	m.enter(q, q.keyBytes(len(key)))
 	if q.count > 0 {
 		b.setIdle(int64(f.u64()))
 		m.sum += idleSum(hash, b.idle())
@@ -216,7 +216,7 @@ func (f *frameReader) readRecords(m *Machine) {
 		}
 		r.byID.insert(hash, uint32(i))
 		m.sum += rec.sum(r.time(i))
-		m.account(&m.roster.quotas[rec.quota()], recordBytes)
+		m.enter(&m.roster.quotas[rec.quota()], recordBytes)
 	}
 }
 

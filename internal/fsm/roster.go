@@ -19,7 +19,7 @@ type roster struct {
 
 // tally is what changes of a quota as it is charged.
 type tally struct {
-	bytes uint64 // of its keys and records: 0 = there are none
+	named uint64 // how many keys and records name it
 	cut   int64  // when an unlimited charge was last cut down to the largest capacity
 }
 
@@ -27,11 +27,21 @@ const neverCut = -1
 
 func newTally() tally { return tally{cut: neverCut} }
 
-// account adds to the logical bytes of a quota, of its domain and of the partition.
+// account adds to the logical bytes of a quota's domain and of the partition.
 func (m *Machine) account(q *quota, bytes int64) {
 	m.bytes += uint64(bytes)
 	m.domainBytes[q.domain] += uint64(bytes)
-	m.tallies[q.number].bytes += uint64(bytes)
+}
+
+// enter accounts for a key or a record of a quota, leave for one that goes.
+func (m *Machine) enter(q *quota, bytes uint64) {
+	m.account(q, int64(bytes))
+	m.tallies[q.number].named++
+}
+
+func (m *Machine) leave(q *quota, bytes uint64) {
+	m.account(q, -int64(bytes))
+	m.tallies[q.number].named--
 }
 
 // domainOf is the number of a quota's domain.
