@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/api/client"
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/gateway"
 	"github.com/quorate/quorate/internal/node"
 	"github.com/quorate/quorate/internal/partition"
@@ -225,13 +227,14 @@ func (d *dev) attend(ctx context.Context, l gateway.Listeners) error {
 	}
 }
 
-// apply puts the policies in force, once a leader takes them. It fails where they are not accepted.
+// apply puts the policies in force, once a leader takes them, and returns when every partition enforces them. It
+// fails where they are not accepted.
 func (d *dev) apply(ctx context.Context) error {
 	for {
 		trying, cancel := context.WithTimeout(ctx, applyWithin)
-		_, err := anyNode{d}.Apply(trying, d.settings.set, nil, false)
+		m, err := anyNode{d}.Apply(trying, d.settings.set, nil, false)
 		cancel()
-		if err == nil || errors.As(err, new(policy.Problems)) {
+		if err == nil && enforcedByAll(m) || errors.As(err, new(policy.Problems)) {
 			return err
 		}
 		select {
@@ -240,6 +243,14 @@ func (d *dev) apply(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// enforcedByAll tells whether the set that is in force is so in every partition: a try that ends before doesn't fail.
+func enforcedByAll(m *quotav1.ApplyPoliciesResponse) bool {
+	v := m.GetVersion()
+	return v != nil && !slices.ContainsFunc(m.GetPartitions(), func(p *quotav1.PartitionVersion) bool {
+		return p.GetVersion().GetEpoch() != v.GetEpoch() || p.GetVersion().GetNumber() != v.GetNumber()
+	})
 }
 
 // applyWithin bounds one try to put the policies in force.

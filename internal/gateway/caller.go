@@ -20,10 +20,15 @@ import (
 // expired, or whose CA was dropped, is out that soon.
 const identifyEvery = time.Minute
 
+// goodbye is what a connection has left once its caller is refused, for the refusals to arrive. Closed, it is opened
+// anew, with the certificate that its caller has by now; left open, it would be refused for ever.
+const goodbye = time.Second
+
 // caller is who is at the other end of a connection.
 type caller struct {
-	keeper *access.Keeper
+	server *Server
 	state  tls.ConnectionState
+	conn   net.Conn
 
 	mu       sync.Mutex
 	identity access.Identity
@@ -36,10 +41,27 @@ func (c *caller) identify() (access.Identity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.verified.IsZero() || time.Since(c.verified) >= identifyEvery {
-		c.identity, c.err = c.keeper.Identify(c.state)
+		first, before := c.verified.IsZero(), c.err
+		c.identity, c.err = c.server.cfg.Access.Identify(c.state)
 		c.verified = time.Now()
+		if c.err != nil && before == nil && !first {
+			c.server.hangUp(c.conn)
+		}
 	}
 	return c.identity, c.err
+}
+
+// hangUp closes a connection in a moment, or when the server stops.
+func (s *Server) hangUp(conn net.Conn) {
+	s.streams.Go(func() {
+		t := time.NewTimer(goodbye)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.stopping:
+		}
+		_ = conn.Close() // whoever is at the other end has been refused
+	})
 }
 
 // callerInfo is what gRPC knows of a connection, and the caller.
@@ -51,11 +73,11 @@ type callerInfo struct {
 // doorkeeper makes connections safe, and says whom they are with.
 type doorkeeper struct {
 	credentials.TransportCredentials
-	keeper *access.Keeper
+	server *Server
 }
 
-func newDoorkeeper(k *access.Keeper) *doorkeeper {
-	return &doorkeeper{credentials.NewTLS(k.ServerTLS()), k}
+func (s *Server) newDoorkeeper() *doorkeeper {
+	return &doorkeeper{credentials.NewTLS(s.cfg.Access.ServerTLS()), s}
 }
 
 // ServerHandshake refuses whoever is nobody.
@@ -68,16 +90,16 @@ func (d *doorkeeper) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthI
 	if !ok {
 		return nil, nil, errors.Join(errors.New("handshake: not TLS"), safe.Close())
 	}
-	c := &caller{keeper: d.keeper, state: t.State}
+	c := &caller{server: d.server, state: t.State, conn: safe}
 	if _, err := c.identify(); err != nil {
 		return nil, nil, errors.Join(err, safe.Close())
 	}
 	return safe, callerInfo{t, c}, nil
 }
 
-// Clone returns a doorkeeper with the same keeper.
+// Clone returns a doorkeeper of the same server.
 func (d *doorkeeper) Clone() credentials.TransportCredentials {
-	return &doorkeeper{d.TransportCredentials.Clone(), d.keeper}
+	return &doorkeeper{d.TransportCredentials.Clone(), d.server}
 }
 
 // identityOf says who makes a call. Without certificates only this machine is listened to.

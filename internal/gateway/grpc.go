@@ -43,7 +43,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.StreamInterceptor(s.letInStream),
 	}
 	if s.cfg.Access != nil {
-		options = append(options, grpc.Creds(newDoorkeeper(s.cfg.Access)))
+		options = append(options, grpc.Creds(s.newDoorkeeper()))
 	}
 	g := grpc.NewServer(options...)
 	quotav1.RegisterQuotaServer(g, &quota{server: s})

@@ -269,7 +269,16 @@ func TestARefusedCopyDoesNotGetInByTryingAgain(t *testing.T) {
 		}
 		tr.stop("n1")
 	}
-	tr.start("n2")
+	tr.stop("n3")
+	tr.start("n1") // nobody is there to refuse it now
+	tr.until("n1 stays out by itself", func() bool {
+		state, detail := tr.node("n1").State()
+		if state == "starting" && strings.Contains(detail, "majority") {
+			t.Fatal("n1 has forgotten that it was refused")
+		}
+		return state == "awaiting replacement"
+	})
+	tr.start("n2", "n3")
 	tr.want("u42", partition.Denied)
 }
 

@@ -17,11 +17,16 @@ import (
 // twice that: a minute.
 const identifyEvery = 30 * time.Second
 
+// goodbye is what a connection has left once its caller is refused, for the refusals to arrive. Closed, it is opened
+// anew, with the certificate that its caller has by now; left open, it would be refused for ever.
+const goodbye = time.Second
+
 // caller is the other end of one connection, by the certificate that it has shown there. Its roles can't
 // change; whether they still count can.
 type caller struct {
 	credentials.TLSInfo // what gRPC wants to know of a connection
 	server              *Server
+	conn                net.Conn
 
 	mu       sync.Mutex
 	identity access.Identity
@@ -42,10 +47,24 @@ func (c *caller) identify() (access.Identity, error) {
 		c.identity = access.Identity{}
 		if !c.asOf.IsZero() {
 			c.server.cfg.Log.Info("certificate is no longer accepted", "caller", was.String(), "error", c.refused)
+			c.server.hangUp(c.conn)
 		}
 	}
 	c.asOf = time.Now()
 	return c.identity, c.refused
+}
+
+// hangUp closes a connection in a moment, or when the server stops.
+func (s *Server) hangUp(conn net.Conn) {
+	s.streams.Go(func() {
+		t := time.NewTimer(goodbye)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.stopping.Done():
+		}
+		_ = conn.Close() // whoever is at the other end has been refused
+	})
 }
 
 // watch looks at the caller for as long as a stream of its is open, and ends ctx when it is refused.
@@ -91,7 +110,7 @@ func (d *doorkeeper) greet(plain net.Conn) (net.Conn, *caller, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &caller{TLSInfo: info.(credentials.TLSInfo), server: d.server}
+	c := &caller{TLSInfo: info.(credentials.TLSInfo), server: d.server, conn: conn}
 	if _, err := c.identify(); err != nil {
 		_ = conn.Close() // nobody is there to be told
 		return nil, nil, err

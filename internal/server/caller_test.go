@@ -207,14 +207,13 @@ func cutOff(t *testing.T, call func(*secured) (conn *grpc.ClientConn, end func()
 			t.Errorf("cut off after %v", took)
 		}
 		time.Sleep(time.Until(ended.Add(time.Minute)))
-		if err := reflection.Send(listServices); err != nil {
-			t.Fatal(err)
+		// By now the connection itself is closed: who has a good certificate by then opens another one with it.
+		_ = reflection.Send(listServices)
+		if _, err := reflection.Recv(); err == nil {
+			t.Error("a stream that waits for messages goes on")
 		}
-		if _, err := reflection.Recv(); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("a stream that waits for messages ends with %v", err)
-		}
-		if _, err := quotav1.NewQuotaClient(conn).Check(t.Context(), checkOf("u42")); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("a check: %v", err)
+		if _, err := quotav1.NewQuotaClient(conn).Check(t.Context(), checkOf("u42")); err == nil {
+			t.Error("a check is answered")
 		}
 		if taken != 5 {
 			t.Errorf("%d checks were asked for", taken)

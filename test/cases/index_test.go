@@ -23,7 +23,7 @@ var later = []string{
 	"the gateway fronts",
 	"the chart",
 	"shadow mode",
-	"policy changes come with the cluster",
+	"changes of windows",
 }
 
 // TestEveryCaseIsIndexed: each case has one line, in the order of the cases, and each line holds.

@@ -8,12 +8,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +48,12 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	programs = dir
+	// Most of a test is waiting, so that more of them fit than there are processors. Who says otherwise on the command
+	// line is obeyed: that is read later.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
 }
 
@@ -79,6 +87,13 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// end is the last of it, for people.
+func (o *output) end() string {
+	const enough = 8 << 10
+	text := o.String()
+	return text[max(0, len(text)-enough):]
+}
+
 // start starts `quotanode dev` on dir with addresses of its own. It ends with the test at the latest.
 func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
@@ -103,7 +118,7 @@ func launch(t *testing.T, program string, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill(t)
 		if t.Failed() {
-			t.Logf("%s %q said\n%s\n%s", program, args, strings.Join(p.said(), "\n"), p.stderr.String())
+			t.Logf("%s %q said\n%s\n%s", program, args, strings.Join(p.said(), "\n"), p.stderr.end())
 		}
 	})
 	return p
@@ -242,7 +257,7 @@ func (p *process) want(t *testing.T, account string, statuses ...int) (a answer)
 			return a.status != unavailable
 		})
 		if a.status != want {
-			t.Fatalf("check %d of %s: %+v, want %d", i+1, account, a, want)
+			t.Fatalf("check %d of %s: %+v, want %d; %d are used up", i+1, account, a, want, p.used(t, account))
 		}
 		if want == allowed {
 			allows.add(p, account)

@@ -94,7 +94,7 @@ func (l *ledger) sample(most int) *ledger {
 	}
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(l.allows[a].at, l.allows[b].at) })
 	s := newLedger(l.limit)
-	s.open, s.failed, s.denials = l.open, l.failed, l.denials
+	s.open, s.failed, s.denials, s.doubts = l.open, l.failed, l.denials, l.doubts
 	for i, id := range ids {
 		if i < most || i >= len(ids)-most {
 			s.allows[id] = l.allows[id]

@@ -118,14 +118,19 @@ func (n *nodes) kill(t *testing.T, which ...string) {
 func (n *nodes) terminate(t *testing.T, which ...string) {
 	t.Helper()
 	for _, name := range which {
-		if err := n.process[name].cmd.Process.Signal(termination[0]); err != nil {
-			t.Fatal(err)
-		}
+		n.signal(t, name, termination[0])
 	}
 	for _, name := range which {
 		if status := n.process[name].wait(t); status != 0 {
 			t.Errorf("%s ended with %d", name, status)
 		}
+	}
+}
+
+func (n *nodes) signal(t *testing.T, name string, signal os.Signal) {
+	t.Helper()
+	if err := n.process[name].cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -25,8 +25,10 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	n := found(t, shape{policies: hourlyText(100), logLevel: "info"})
 	r := newRotation(t, n)
 	l := newLedger(100)
+	l.pace *= 4
 	d := l.drive(t, r.client, r.gateway.line(t, "http "))
 	l.awaitAllows(t, 100)
+	eventually(t, "all links", func() bool { return n.sum(t, "quorate_link_up") == float64(len(names)*(len(names)-1)) })
 	links := n.sum(t, "quorate_link_connects_total")
 
 	r.put(t, "ca.crt", r.read(t, n.certs, "ca.crt")+r.read(t, r.fresh, "ca.crt"))
@@ -47,14 +49,13 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	}
 	r.put(t, "ca.crt", r.read(t, r.fresh, "ca.crt"))
 	r.taken(t)
-	l.awaitAllows(t, 100)
-	d.end()
-
 	r.verifyRefusal(t)
+	l.awaitAllows(t, 100)
 	eventually(t, "a whole cluster", func() bool {
 		status, _ := n.ctl(t, "reader", "status")
 		return status == 0 && n.sum(t, "quorate_link_up") == float64(len(names)*(len(names)-1))
 	})
+	d.end()
 	l.verify(t, n, r.client)
 }
 
@@ -150,7 +151,12 @@ func (r *rotation) verifyRefusal(t *testing.T) {
 			t.Errorf("%s hears of the old CA: %v", name, err)
 		}
 	}
-	eventually(t, "old connections to be refused", func() bool { return r.askAsBefore(t) == nil })
+	// Nodes look at old connections again within a minute.
+	for end := time.Now().Add(2 * patience); r.askAsBefore(t) != nil; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("old connections are not refused")
+		}
+	}
 	if a := r.askAsBefore(t); a != nil {
 		t.Errorf("the old CA's certificate got an answer: %v", a)
 	}
