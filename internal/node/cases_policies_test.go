@@ -100,7 +100,7 @@ func TestPOL01POL02POL05AnotherAmountCountsAtOnce(t *testing.T) {
 		amount        int
 		tries         int
 		allowed, left uint64
-	}{{3, 5, 3, 0}, {100, 2, 2, 95}, {10, 0, 0, 5}, {7, 4, 2, 0}, {3, 2, 0, 0}, {8, 3, 1, 0}} {
+	}{{3, 5, 3, 0}, {100, 2, 2, 95}, {10, 0, 0, 5}, {7, 4, 2, 0}, {4, 2, 0, 0}, {8, 3, 1, 0}} {
 		version = tr.admin(file(step.amount, "60s")).GetVersion().GetNumber()
 		if got := take("u1", step.tries); got != step.allowed {
 			t.Errorf("of %d: %d of %d allowed, want %d", step.amount, got, step.tries, step.allowed)

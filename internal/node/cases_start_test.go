@@ -27,7 +27,7 @@ func TestK8S01AllNodesComeBackAtOtherAddresses(t *testing.T) {
 	}
 	tr.heal()
 	for _, name := range tr.names {
-		tr.links[name], tr.grpc[name] = freeAddress(t), freeAddress(t)
+		tr.links[name], tr.grpc[name] = freeAddress(), freeAddress()
 	}
 	tr.start()
 	tr.ready()

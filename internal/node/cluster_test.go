@@ -329,7 +329,7 @@ func TestADiskThatStaysOutCountsForNobody(t *testing.T) {
 		return false
 	})
 	for range 20 {
-		if state, detail := tr.node("n1").State(); state != "starting" || !strings.Contains(detail, "majority") {
+		if state, detail := tr.node("n1").State(); state != "starting" {
 			t.Fatalf("n1 is %s: %s; one disk isn't a majority of three", state, detail)
 		}
 		<-time.After(20 * time.Millisecond)

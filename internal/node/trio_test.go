@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func newTrio(t *testing.T, options ...func(*trio)) *trio {
 		o(tr)
 	}
 	for _, name := range tr.names {
-		tr.links[name], tr.grpc[name] = freeAddress(t), freeAddress(t)
+		tr.links[name], tr.grpc[name] = freeAddress(), freeAddress()
 	}
 	t.Cleanup(func() {
 		for _, name := range tr.names {
@@ -70,15 +71,15 @@ func newTrio(t *testing.T, options ...func(*trio)) *trio {
 	return tr
 }
 
-// freeAddress is one that nobody listens on, for a while.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+// ports hands out each port once.
+var ports atomic.Int32
+
+// freeAddress is one of this process's own, which no other process and no connection gets by chance: a node that
+// starts again finds its address free.
+func freeAddress() string {
+	const first = 10_000 // below those that connections get
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d:%d", 1+pid>>16&0x7f, pid>>8&0xff, pid&0xff, first+ports.Add(1))
 }
 
 func listen(t *testing.T, address string) net.Listener {

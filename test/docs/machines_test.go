@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,7 +48,7 @@ func newMachines(t *testing.T) *machines {
 		names = append(names, n+".example:7001", n+".example:8081", n+".example:8082")
 	}
 	names = append(names, "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8082")
-	for i, address := range freeAddresses(t, len(names)) {
+	for i, address := range freeAddresses(len(names)) {
 		m.places[names[i]] = address
 	}
 	t.Cleanup(func() {
@@ -59,21 +59,16 @@ func newMachines(t *testing.T) *machines {
 	return m
 }
 
-// freeAddresses are some that nobody listens on, for a while.
-func freeAddresses(t *testing.T, n int) (all []string) {
-	t.Helper()
-	var open []net.Listener
+// ports hands out each port once.
+var ports atomic.Int32
+
+// freeAddresses are some of this process's own, which no other process and no connection gets by chance: a node that
+// starts again finds its address free.
+func freeAddresses(n int) (all []string) {
+	const first = 10_000 // below those that connections get
+	pid := os.Getpid()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		open, all = append(open, l), append(all, l.Addr().String())
-	}
-	for _, l := range open {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		all = append(all, fmt.Sprintf("127.%d.%d.%d:%d", 1+pid>>16&0x7f, pid>>8&0xff, pid&0xff, first+ports.Add(1)))
 	}
 	return all
 }
