@@ -170,6 +170,42 @@ func TestABlankDiskStaysOutAndNothingIsForgotten(t *testing.T) {
 	}
 }
 
+// Disks that are lost one after the other, until none is left, are no fresh cluster: what was admitted isn't known any
+// more, and that it was is.
+func TestDisksThatAreLostOneByOneFoundNothingAnew(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.want("u1", fourth...)
+	out := func(name string) {
+		tr.until(name+" stays out", func() bool {
+			state, _ := tr.node(name).State()
+			return state == "awaiting replacement"
+		})
+	}
+	for _, name := range tr.names[:2] {
+		tr.stop(name)
+		if err := os.RemoveAll(filepath.Join(tr.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		tr.start(name)
+		out(name)
+	}
+	for _, name := range tr.names {
+		tr.stop(name)
+	}
+	if err := os.RemoveAll(filepath.Join(tr.dir, "n3")); err != nil {
+		t.Fatal(err)
+	}
+	tr.start()
+	out("n1")
+	out("n2")
+	if o := tr.node("n3").ask(t, "u1"); o.Result <= partition.UnknownDomain {
+		t.Errorf("result %d", o.Result)
+	}
+}
+
 // An old copy of a disk forgot what it acknowledged since, and its votes. Put in the disk's place it must not
 // help anybody to a majority.
 func TestAnOldCopyOfADiskNeverVotes(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 //	identity.json   who it is; written once, before anything else
 //	genesis.json    the cluster that it was founded in; written once
 //	founded.json    written when its groups' founding entries were; a log without one has been lost since
-//	lost.json       written when others showed that this disk is an old copy; it never takes part again
+//	lost.json       written when others refused this disk, as an old copy or as none of theirs; it never takes part again
 //	starts.json     how replicas, its own and others, were last seen; see notes
 //	pN/             its replica of partition N; see package partition
 const (

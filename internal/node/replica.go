@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/partition"
@@ -52,12 +53,13 @@ type replica struct {
 
 func (r *replica) running() *partition.Group { return r.group.Load() }
 
-// openReplica opens a replica's disk and runs nothing yet. What can't be opened is kept out, and says why.
+// openReplica opens a replica's disk and runs nothing yet. What can't be opened is kept out, and says why; but a disk
+// that is full is none that is lost.
 func (n *Node) openReplica(g Genesis, links *transport.Links, p int) (*replica, error) {
 	r := &replica{node: n, partition: p, members: g.Groups[p]}
 	if err := r.open(links); err != nil {
-		if errors.Is(err, partition.ErrLocked) {
-			return nil, err
+		if errors.Is(err, partition.ErrLocked) || errors.Is(err, syscall.ENOSPC) {
+			return nil, fmt.Errorf("open partition %d: %w", p, err)
 		}
 		r.keepOut(err)
 	}

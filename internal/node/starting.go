@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/internal/access"
@@ -27,13 +28,14 @@ const (
 // must end; a node that stays out is none.
 func (n *Node) begin(ctx context.Context) error {
 	if n.disk.lost != "" {
-		n.stayOut(fmt.Errorf("%w: %s", partition.ErrRewound, n.disk.lost))
+		n.stayOut(fmt.Errorf("others have refused this disk, and %s says why: %s", lostFile, n.disk.lost))
 		return nil
 	}
 	fresh := !n.describe().founded
 	if fresh {
 		switch err := n.found(ctx); {
 		case errors.Is(err, ErrForeignDisk), errors.Is(err, ErrBlank):
+			n.condemn(err) // or blank disks alone might found a cluster in the place of one that is lost
 			n.stayOut(err)
 			return nil
 		case err != nil:
@@ -237,7 +239,8 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 	}
 }
 
-// beginStarts gives every replica its next start number. One whose disk can't take it is kept out.
+// beginStarts gives every replica its next start number. One whose disk can't take it is kept out; one whose disk is
+// full ends the process, which can be started again when there is room.
 func (n *Node) beginStarts(h *hosting) error {
 	for _, r := range h.replicas {
 		if r.keptOut() != nil {
@@ -246,6 +249,9 @@ func (n *Node) beginStarts(h *hosting) error {
 		start, err := r.stores.BeginStart()
 		if err == nil {
 			err = n.disk.notes.hear([]sight{{n.disk.identity.ServerID(), r.partition, start, n.run}})
+		}
+		if errors.Is(err, syscall.ENOSPC) {
+			return fmt.Errorf("start partition %d: %w", r.partition, err)
 		}
 		if err != nil {
 			r.keepOut(err)
