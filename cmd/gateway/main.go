@@ -73,6 +73,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 // runError is what went wrong although the settings were right.
 type runError struct{ error }
 
+// Unwrap is what went wrong.
 func (e *runError) Unwrap() error { return e.error }
 
 func (p *program) newCommand() *cobra.Command {

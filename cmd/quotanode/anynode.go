@@ -12,12 +12,15 @@ import (
 // anyNode is what `dev` shows of its cluster at its own address: a node that takes part, whichever does.
 type anyNode struct{ *dev }
 
+// Status is one node's look at the cluster.
 func (a anyNode) Status() *quotav1.StatusResponse { return a.some().Status() }
 
+// Watch follows one node.
 func (a anyNode) Watch(ctx context.Context, ownOnly bool, send func(*quotav1.WatchResponse) error) error {
 	return a.some().Watch(ctx, ownOnly, send)
 }
 
+// Policies are as one node knows them.
 func (a anyNode) Policies() ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion) {
 	return a.some().Policies()
 }
@@ -39,16 +42,5 @@ func (a anyNode) Apply(ctx context.Context, set policy.Set, expected *quotav1.Se
 	return nil, last
 }
 
-func (a anyNode) Describe() *quotav1.DescribeResponse { return a.some().Describe() }
-
+// AddressOf is any node's.
 func (a anyNode) AddressOf(leader string) string { return a.some().AddressOf(leader) }
-
-func (a anyNode) Elapsed() *quotav1.ElapsedResponse { return a.some().Elapsed() }
-
-var errNotHere = errors.New("nodes speak to each other at addresses of their own")
-
-func (a anyNode) Found([]byte) error { return errNotHere }
-
-func (a anyNode) Announce(*quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error) {
-	return nil, errNotHere
-}

@@ -49,6 +49,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 // runError is what went wrong although the command line was right.
 type runError struct{ error }
 
+// Unwrap is what went wrong.
 func (e *runError) Unwrap() error { return e.error }
 
 func newRootCommand(out, errs io.Writer) *cobra.Command {

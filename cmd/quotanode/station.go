@@ -22,7 +22,7 @@ func openStation(cfg node.Config, s server.Config, grpc, ops net.Listener) (*sta
 	if err != nil {
 		return nil, errors.Join(err, closeAll(grpc, ops))
 	}
-	s.Decider, s.Cluster, s.Domains, s.Monotonic, s.Ready, s.Alive = n, n, n.Domains, n.Monotonic, n.Ready, n.Alive
+	s.Decider, s.Cluster, s.Member, s.Domains, s.Monotonic, s.Ready, s.Alive = n, n, n, n.Domains, n.Monotonic, n.Ready, n.Alive
 	st := &station{Node: n, server: server.New(s)}
 	st.server.Start(server.Listeners{GRPC: grpc, Ops: ops})
 	return st, nil

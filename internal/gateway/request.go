@@ -21,6 +21,7 @@ type fault struct {
 	message string
 }
 
+// Error is the field and what is wrong with it.
 func (f *fault) Error() string {
 	if f.field == "" {
 		return f.message

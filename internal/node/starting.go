@@ -212,7 +212,10 @@ func (n *Node) linkOptions(g Genesis) transport.LinkOptions {
 // announce tells the others of this start, runs each replica as soon as a majority of its partition has noted
 // it, and goes on to tell those who haven't heard.
 func (n *Node) announce(ctx context.Context, h *hosting) error {
-	if err := n.beginStarts(h); err != nil {
+	switch err := n.beginStarts(h); {
+	case errors.Is(err, partition.ErrRewound):
+		return n.rewound(h, err)
+	case err != nil:
 		return err
 	}
 	heard := map[string]bool{n.cfg.Name: true}
@@ -239,8 +242,9 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 	}
 }
 
-// beginStarts gives every replica its next start number. One whose disk can't take it is kept out; one whose disk is
-// full ends the process, which can be started again when there is room.
+// beginStarts gives every replica its next start number. One whose disk can't take it is kept out. It returns an error
+// where a disk is full, which ends the process until there is room, and [partition.ErrRewound] where the node's own
+// notes know better than a replica's folder: another try would have a number that they don't know.
 func (n *Node) beginStarts(h *hosting) error {
 	for _, r := range h.replicas {
 		if r.keptOut() != nil {
@@ -250,7 +254,7 @@ func (n *Node) beginStarts(h *hosting) error {
 		if err == nil {
 			err = n.disk.notes.hear([]sight{{n.disk.identity.ServerID(), r.partition, start, n.run}})
 		}
-		if errors.Is(err, syscall.ENOSPC) {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, partition.ErrRewound) {
 			return fmt.Errorf("start partition %d: %w", r.partition, err)
 		}
 		if err != nil {

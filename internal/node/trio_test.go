@@ -130,7 +130,7 @@ func (tr *trio) tryStart(cfg node.Config) error {
 	}
 	m := &member{Node: n, registry: cfg.Registry.(*prometheus.Registry)}
 	m.server = server.New(server.Config{
-		Decider: n, Cluster: n, Domains: n.Domains, Monotonic: n.Monotonic, Ready: n.Ready, Alive: n.Alive,
+		Decider: n, Cluster: n, Member: n, Domains: n.Domains, Monotonic: n.Monotonic, Ready: n.Ready, Alive: n.Alive,
 		Log: cfg.Log, Registry: cfg.Registry.(*prometheus.Registry),
 	})
 	m.server.Start(server.Listeners{GRPC: listen(tr.t, tr.grpc[cfg.Name]), Ops: listen(tr.t, "127.0.0.1:0")})

@@ -139,7 +139,7 @@ func TestDISK11AReplicaThatWasLongAwayCatchesUpUnderLoad(t *testing.T) {
 		behind.start()
 		stores[behind.id].delay.Store(int64(500 * time.Millisecond))
 		// What its slow disk and the leader have in hand at any moment, it is always behind.
-		const inHand = 256
+		const inHand = 128
 		caught := func() bool { return behind.group.Load().Status().Applied+inHand > r.group.Load().LastIndex() }
 		if busy(r, 30*time.Second, caught); !caught() {
 			t.Fatalf("not within 30 s: it is at entry %d of %d", behind.group.Load().Status().Applied, r.group.Load().LastIndex())

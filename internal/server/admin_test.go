@@ -28,8 +28,14 @@ import (
 	"github.com/quorate/quorate/internal/server"
 )
 
-func withCluster(c server.Cluster) func(*server.Config) {
-	return func(cfg *server.Config) { cfg.Cluster = c }
+// member is a node, to everybody.
+type member interface {
+	server.Cluster
+	server.Member
+}
+
+func withCluster(c member) func(*server.Config) {
+	return func(cfg *server.Config) { cfg.Cluster, cfg.Member = c, c }
 }
 
 // applyText sends a set in messages of the given texts.
@@ -74,7 +80,7 @@ func refusing(err error) *scene {
 }
 
 // onCluster serves c, without certificates, and gives a connection.
-func onCluster(t *testing.T, c server.Cluster) *grpc.ClientConn {
+func onCluster(t *testing.T, c member) *grpc.ClientConn {
 	t.Helper()
 	_, conn, stop := newNodeWith(&script{}, withCluster(c)).start(t)
 	t.Cleanup(stop)

@@ -124,11 +124,11 @@ type secured struct {
 }
 
 // newSecured starts a node n1 with certificates.
-func newSecured(t testing.TB, d server.Decider, c server.Cluster, dir string) *secured {
+func newSecured(t testing.TB, d server.Decider, c member, dir string) *secured {
 	t.Helper()
 	s := &secured{ca: newAuthority(t), listener: bufconn.Listen(1 << 20), dir: dir}
 	s.keeper = s.ca.keep(t, dir, nodeN1)
-	s.node = newNodeWith(d, func(cfg *server.Config) { cfg.Access, cfg.Cluster = s.keeper, c })
+	s.node = newNodeWith(d, func(cfg *server.Config) { cfg.Access, cfg.Cluster, cfg.Member = s.keeper, c, c })
 	s.Start(server.Listeners{GRPC: s.listener, Ops: bufconn.Listen(1 << 10)})
 	return s
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/policy"
 )
 
-// Cluster is what a node knows and does beside checks, for the services Routing, Admin and Peer. It is safe
-// for concurrent use. What it returns may be shared: nobody changes it.
+// Cluster is what a node knows and does beside checks, for the services Routing and Admin. It is safe for
+// concurrent use. What it returns may be shared: nobody changes it.
 type Cluster interface {
 	// Status is how the node sees the cluster.
 	Status() *quotav1.StatusResponse
@@ -23,6 +23,12 @@ type Cluster interface {
 	// force, one that wraps [partition.ErrSetVersion]; another leader, a [*partition.NotLeaderError]. After
 	// any other error nobody knows whether it was ordered.
 	Apply(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error)
+	// AddressOf is where the node with that server id answers checks; empty: not known.
+	AddressOf(leader string) string
+}
+
+// Member is what a node is to other nodes, for the service Peer. It is safe for concurrent use.
+type Member interface {
 	// Describe says what the node's disk holds.
 	Describe() *quotav1.DescribeResponse
 	// Found puts the genesis document on the disk. An error without a [syscall.Errno] in it is final: the disk
@@ -32,6 +38,4 @@ type Cluster interface {
 	Announce(start *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error)
 	// Elapsed reads the node's measure of elapsed time.
 	Elapsed() *quotav1.ElapsedResponse
-	// AddressOf is where the node with that server id answers checks; empty: not known.
-	AddressOf(leader string) string
 }

@@ -50,6 +50,8 @@ func (s *Server) newGRPC() *grpc.Server {
 	quotav1.RegisterQuotaServer(g, &quota{server: s})
 	if s.cfg.Cluster != nil {
 		s.RegisterCluster(g)
+	}
+	if s.cfg.Member != nil {
 		quotav1.RegisterPeerServer(g, &peerService{server: s})
 	}
 	healthpb.RegisterHealthServer(g, &health{ready: s.cfg.Ready})

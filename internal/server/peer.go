@@ -33,7 +33,7 @@ func (p *peerService) Describe(ctx context.Context, m *quotav1.DescribeRequest) 
 	if err := p.server.speaksFor(ctx, "from", m.GetFrom()); err != nil {
 		return nil, err
 	}
-	return p.server.cfg.Cluster.Describe(), nil
+	return p.server.cfg.Member.Describe(), nil
 }
 
 // Found puts the genesis document on this node's disk.
@@ -41,7 +41,7 @@ func (p *peerService) Found(_ context.Context, m *quotav1.FoundRequest) (*quotav
 	if len(m.GetGenesis()) == 0 {
 		return nil, statusOf(refusal(&fault{"genesis", "is empty"}))
 	}
-	if err := p.server.cfg.Cluster.Found(m.GetGenesis()); err != nil {
+	if err := p.server.cfg.Member.Found(m.GetGenesis()); err != nil {
 		return nil, foundingError(err)
 	}
 	return &quotav1.FoundResponse{}, nil
@@ -55,7 +55,7 @@ func (p *peerService) Announce(ctx context.Context, m *quotav1.AnnounceRequest) 
 	if err := p.server.speaksFor(ctx, "id", nodeOf(m.GetId())); err != nil {
 		return nil, err
 	}
-	known, err := p.server.cfg.Cluster.Announce(m)
+	known, err := p.server.cfg.Member.Announce(m)
 	if err != nil {
 		return nil, announceError(err)
 	}
@@ -64,7 +64,7 @@ func (p *peerService) Announce(ctx context.Context, m *quotav1.AnnounceRequest) 
 
 // Elapsed reads this node's measure of elapsed time.
 func (p *peerService) Elapsed(context.Context, *quotav1.ElapsedRequest) (*quotav1.ElapsedResponse, error) {
-	return p.server.cfg.Cluster.Elapsed(), nil
+	return p.server.cfg.Member.Elapsed(), nil
 }
 
 // speaksFor returns an error unless the caller is the node that it names in the field.

@@ -30,8 +30,9 @@ type Decider interface {
 // Config says what a Server stands on. All fields are needed but those that say otherwise.
 type Config struct {
 	Decider Decider
-	// Cluster is behind the services Routing, Admin and Peer; nil: they are not served.
+	// Cluster is behind the services Routing and Admin, Member behind Peer; nil: they are not served.
 	Cluster Cluster
+	Member  Member
 	// Access holds the node's certificate and says who callers are; nil: there are no certificates, and the
 	// node serves its own machine only.
 	Access *access.Keeper
