@@ -135,11 +135,11 @@ func TestDISK11AReplicaThatWasLongAwayCatchesUpUnderLoad(t *testing.T) {
 		busy(r, 10*time.Second, func() bool { return !nearly() })
 		busy(r, 10*time.Second, nearly)
 		taken, given := stores[r.id].taken.Load(), stores[r.id].given.Load()
-		behind.disk.slow(100 * time.Millisecond)
+		behind.disk.slow(40 * time.Millisecond)
 		behind.start()
 		stores[behind.id].delay.Store(int64(500 * time.Millisecond))
 		// What its slow disk and the leader have in hand at any moment, it is always behind.
-		const inHand = 128
+		const inHand = 64
 		caught := func() bool { return behind.group.Load().Status().Applied+inHand > r.group.Load().LastIndex() }
 		if busy(r, 30*time.Second, caught); !caught() {
 			t.Fatalf("not within 30 s: it is at entry %d of %d", behind.group.Load().Status().Applied, r.group.Load().LastIndex())
