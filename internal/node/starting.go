@@ -220,9 +220,6 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 	}
 	heard := map[string]bool{n.cfg.Name: true}
 	for {
-		if !h.fresh && !n.rested(h) {
-			n.phase.Store(&phase{starting, "waiting until no leader counts on what it answered before it stopped"})
-		}
 		for name, err := range n.announceAll(ctx, h) {
 			if errors.Is(err, partition.ErrRewound) {
 				return n.rewound(h, err)
@@ -328,6 +325,8 @@ func (n *Node) phaseOf(h *hosting) *phase {
 	switch {
 	case len(out) > 0:
 		return &phase{awaiting, fmt.Sprintf("its replicas of partitions %v stay out until they are replaced", out)}
+	case len(waits) > 0 && !n.rested(h):
+		return &phase{starting, "waiting until no leader counts on what it answered before it stopped"}
 	case len(waits) > 0:
 		return &phase{starting, fmt.Sprintf("its replicas of partitions %v start once a majority has noted their start", waits)}
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 
 // root is the module's, as seen from here.
 const root = "../.."
+
+// failures are the names of the tests that failed, in what go test printed.
+var failures = regexp.MustCompile(`(?m)--- FAIL: \S+`)
 
 type mutant struct {
 	name, file, pkg, test string
@@ -123,7 +127,7 @@ func testsPass(t *testing.T, all []mutant) {
 	for pkg, names := range tests {
 		out, err := goTest(pkg, "^("+strings.Join(names, "|")+")$", "-v")
 		if err != nil {
-			t.Fatalf("%s fails unbroken: %v\n%s", pkg, err, out)
+			t.Fatalf("%s fails unbroken: %v\n%s\n%s", pkg, err, failures.FindAllString(out, -1), out)
 		}
 		for _, name := range names {
 			if !strings.Contains(out, "--- PASS: "+name+" ") {
