@@ -46,6 +46,16 @@ type StoreOptions struct {
 	wrap func(disk) disk // for tests: faults between us and the disk
 }
 
+func (o *StoreOptions) setDefaults() {
+	setDefault(&o.StuckAfter, 20*time.Second)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Disk is what a replica's log and votes stand on.
+type Disk = disk
+
 // Stores are what Raft keeps of one replica on disk. The first error of any of them ends all of them.
 type Stores struct {
 	Log       raft.LogStore
@@ -62,12 +72,7 @@ type Stores struct {
 // after two seconds if another process has them, and [ErrDamaged] where they can't be believed; from
 // then on it is Fatal that hears of errors.
 func OpenStores(folder string, o StoreOptions) (*Stores, error) {
-	if o.StuckAfter <= 0 {
-		o.StuckAfter = 20 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.setDefaults()
 	bolt, err := raftboltdb.New(raftboltdb.Options{
 		Path: filepath.Join(folder, logFile),
 		BoltOptions: &bbolt.Options{
@@ -79,14 +84,14 @@ func OpenStores(folder string, o StoreOptions) (*Stores, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stores in %s: %w", folder, lockError(err))
 	}
-	s, err := openStores(folder, bolt, o)
+	s, err := openFiles(folder, bolt, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open stores in %s: %w", folder, err), bolt.Close())
 	}
 	return s, nil
 }
 
-func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
+func openFiles(folder string, d Disk, o StoreOptions) (*Stores, error) {
 	if o.wrap != nil {
 		d = o.wrap(d)
 	}
@@ -100,6 +105,13 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	if err := SyncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
 		return nil, err
 	}
+	return OpenStoresOn(folder, d, files, o)
+}
+
+// OpenStoresOn opens the stores of a replica on a disk and on snapshots that are no files, for simulations of both.
+// The name is what errors call the replica. What isn't opened isn't closed either.
+func OpenStoresOn(name string, d Disk, files raft.SnapshotStore, o StoreOptions) (*Stores, error) {
+	o.setDefaults()
 	weights := &weighedDisk{disk: d}
 	d = weights
 	log := &logStore{
@@ -121,7 +133,7 @@ func openStores(folder string, d disk, o StoreOptions) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard := newDiskGuard(folder, o)
+	guard := newDiskGuard(name, o)
 	log.guard = guard
 	return &Stores{
 		Log:       cache,
