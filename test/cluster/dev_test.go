@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/quorate/quorate/test/rig"
 )
 
 const (
@@ -31,21 +33,21 @@ func TestThreePerMinuteAndTheFourthIsTooMany(t *testing.T) {
 	}
 	p.want(t, "bob", allowed)
 
-	grpc := p.line(t, "grpc ")
+	grpc := p.Line(t, "grpc ")
 	ask := []string{"--server", grpc, "--domain", "video-api", "principal=bob", "api_class=convert"}
 	for i, want := range []int{0, 0, 3, 3} {
 		id := fmt.Sprintf("%032x", i) // so that repeating it after "unavailable" takes nothing more
 		var status int
 		var out string
-		eventually(t, "a decision", func() bool {
-			status, out = quotactl(t, append([]string{"check", "--id", id}, ask...)...)
+		rig.Eventually(t, "a decision", func() bool {
+			status, out = programs.Quotactl(t, append([]string{"check", "--id", id}, ask...)...)
 			return status != 1
 		})
 		if status != want {
 			t.Errorf("quotactl check %d: status %d\n%s", i, status, out)
 		}
 	}
-	status, out := quotactl(t, append([]string{"inspect"}, ask...)...)
+	status, out := programs.Quotactl(t, append([]string{"inspect"}, ask...)...)
 	if fields := strings.Fields(out); status != 0 || !strings.Contains(strings.Join(fields, " "), "default/conversions per-minute rollingWindow 3 0 3 1m0s") {
 		t.Errorf("quotactl inspect: status %d\n%s", status, out)
 	}
@@ -58,7 +60,7 @@ func TestAKilledProcessHasForgottenNothing(t *testing.T) {
 	p := start(t, dir, "--policies", policies).ready(t)
 	p.want(t, "alice", allowed, allowed, allowed, denied)
 	p.want(t, "bob", allowed)
-	p.kill(t)
+	p.Kill(t)
 
 	p = start(t, dir, "--policies", policies).ready(t)
 	p.want(t, "alice", denied)
@@ -78,7 +80,7 @@ func TestAKilledProcessHasForgottenNothing(t *testing.T) {
 			})
 		}
 		if round == 0 {
-			p.kill(t)
+			p.Kill(t)
 			askers.Wait()
 			p = start(t, dir, "--policies", policies).ready(t)
 		}
@@ -100,12 +102,12 @@ func TestALostDiskNeverAllowsAFourth(t *testing.T) {
 			dir, policies := t.TempDir(), hourly(t)
 			p := start(t, dir, "--policies", policies).ready(t)
 			p.want(t, "alice", allowed, allowed, allowed, denied)
-			p.kill(t)
+			p.Kill(t)
 			remove(t, dir, lost)
 
 			p = start(t, dir, "--policies", policies)
-			p.line(t, "replica "+lost+" awaiting replacement")
-			p.line(t, "http ")
+			p.Line(t, "replica "+lost+" awaiting replacement")
+			p.Line(t, "http ")
 			for { // also before it is ready: never an allow
 				a := p.check(t, "alice")
 				if a.status == denied {
@@ -128,11 +130,11 @@ func TestWithoutAMajorityEverythingIsUnavailable(t *testing.T) {
 	dir, policies := t.TempDir(), hourly(t)
 	p := start(t, dir, "--policies", policies).ready(t)
 	p.want(t, "alice", allowed, allowed, allowed, denied)
-	p.kill(t)
+	p.Kill(t)
 	remove(t, dir, "n1", "n3")
 
 	p = start(t, dir, "--policies", policies)
-	if rest := p.line(t, "no leader: "); !strings.HasSuffix(rest, "awaiting replacement: n1, n3") {
+	if rest := p.Line(t, "no leader: "); !strings.HasSuffix(rest, "awaiting replacement: n1, n3") {
 		t.Errorf("it says %q", rest)
 	}
 	for _, account := range []string{"alice", "somebody-new"} {
@@ -142,7 +144,7 @@ func TestWithoutAMajorityEverythingIsUnavailable(t *testing.T) {
 			}
 		}
 	}
-	response, err := http.Get("http://" + p.line(t, "metrics ") + "/readyz")
+	response, err := http.Get("http://" + p.Line(t, "metrics ") + "/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +152,8 @@ func TestWithoutAMajorityEverythingIsUnavailable(t *testing.T) {
 	if response.StatusCode != unavailable {
 		t.Errorf("/readyz: status %d", response.StatusCode)
 	}
-	if status := p.terminate(t, termination[0]); status != 0 {
-		t.Errorf("ended with %d\n%s", status, p.stderr.String())
+	if status := p.Terminate(t, termination[0]); status != 0 {
+		t.Errorf("ended with %d\n%s", status, p.Stderr.String())
 	}
 }
 
@@ -161,11 +163,11 @@ func TestOtherAmountsAreTakenAtTheNextStart(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir, "--policies", hourly(t)).ready(t)
 	p.want(t, "alice", allowed, allowed)
-	p.kill(t)
+	p.Kill(t)
 
 	p = start(t, dir, "--policies", hourlyUpTo(t, 5)).ready(t)
 	p.want(t, "alice", allowed, allowed, allowed, denied)
-	p.kill(t)
+	p.Kill(t)
 
 	p = start(t, dir, "--policies", hourly(t)).ready(t)
 	p.want(t, "alice", denied)
@@ -179,13 +181,13 @@ func TestPoliciesThatCantFollowAreRefusedAtTheNextStart(t *testing.T) {
 	dir, policies := t.TempDir(), hourly(t)
 	p := start(t, dir, "--policies", policies).ready(t)
 	p.want(t, "alice", allowed)
-	p.kill(t)
+	p.Kill(t)
 
 	other := start(t, dir) // with the sample
-	if status := other.wait(t); status != 1 {
+	if status := other.Wait(t); status != 1 {
 		t.Errorf("ended with %d", status)
 	}
-	said := other.stderr.String()
+	said := other.Stderr.String()
 	for _, want := range []string{"quotanode: --policies: the sample can't take the place of the policies in force", "limits",
 		"Start with policies that can", "choose another --data-dir"} {
 		if !strings.Contains(said, want) {
@@ -202,10 +204,10 @@ func TestASecondProcessOnADirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, dir).ready(t)
 	second := start(t, dir)
-	if status := second.wait(t); status != 1 {
+	if status := second.Wait(t); status != 1 {
 		t.Errorf("ended with %d", status)
 	}
-	if said := second.stderr.String(); !strings.Contains(said, "quotanode: --data-dir "+dir+": ") || !strings.Contains(said, "another process") {
+	if said := second.Stderr.String(); !strings.Contains(said, "quotanode: --data-dir "+dir+": ") || !strings.Contains(said, "another process") {
 		t.Errorf("it says\n%s", said)
 	}
 	p.want(t, "alice", allowed, allowed, allowed, denied)
@@ -218,10 +220,10 @@ func TestASignalStopsInOrder(t *testing.T) {
 	for i, signal := range termination {
 		p := start(t, dir, "--policies", policies).ready(t)
 		p.want(t, "alice", [][]int{{allowed, allowed, allowed, denied}, {denied}}[i]...)
-		if status := p.terminate(t, signal); status != 0 {
+		if status := p.Terminate(t, signal); status != 0 {
 			t.Errorf("%v: ended with %d", signal, status)
 		}
-		if said := p.stderr.String(); strings.Contains(said, "quotanode:") {
+		if said := p.Stderr.String(); strings.Contains(said, "quotanode:") {
 			t.Errorf("%v: it says\n%s", signal, said)
 		}
 	}

@@ -10,27 +10,28 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/access"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestNodesRefuseWhoMayNot: each of them, by the tool's exit status and by what it says; and none of it takes
 // anything.
 func TestNodesRefuseWhoMayNot(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: hourlyText(3)})
-	foreign := filepath.Join(n.dir, "foreign") // of another CA
-	issue(t, foreign)
-	elsewhere := filepath.Join(n.dir, "elsewhere") // of the same CA, for another domain
+	n := found(t, rig.Shape{Policies: hourlyText(3)})
+	foreign := filepath.Join(n.Dir, "foreign") // of another CA
+	programs.Issue(t, foreign)
+	elsewhere := filepath.Join(n.Dir, "elsewhere") // of the same CA, for another domain
 	if err := os.Mkdir(elsewhere, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"ca.crt", "ca.key"} {
-		copyFile(t, filepath.Join(n.certs, file), filepath.Join(elsewhere, file))
+		copyFile(t, filepath.Join(n.Certs, file), filepath.Join(elsewhere, file))
 	}
-	issue(t, elsewhere, "--domains", "audio-api", "--nodes", "n4")
+	programs.Issue(t, elsewhere, "--domains", "audio-api", "--nodes", "n4")
 
-	policies := n.file(t, hourlyText(300))
-	check := []string{"check", "--server", n.grpc[n.leader(t, 0)], "--domain", domain, "principal=ann", "api_class=" + apiClass}
-	servers := []string{"--server", strings.Join(n.addresses(), ",")}
+	policies := n.File(t, hourlyText(300))
+	check := []string{"check", "--server", n.GRPC[n.Leader(t, 0)], "--domain", domain, "principal=ann", "api_class=" + apiClass}
+	servers := []string{"--server", strings.Join(n.Addresses(), ",")}
 	apply := append([]string{"policies", "apply", policies}, servers...)
 	status := append([]string{"status"}, servers...)
 	for name, refused := range map[string]struct {
@@ -39,20 +40,20 @@ func TestNodesRefuseWhoMayNot(t *testing.T) {
 	}{
 		"no certificate, check":         {check, []string{"Unavailable"}},
 		"no certificate, apply":         {apply, []string{"Unavailable"}},
-		"another CA, check":             {slices.Concat(check, flagsOf(filesIn(foreign, "gateway"))), []string{"certificate signed by unknown authority"}},
-		"another domain, check":         {slices.Concat(check, flagsOf(filesIn(elsewhere, "gateway"))), []string{"lets it check"}},
-		"another domain, inspect":       {slices.Concat([]string{"inspect"}, check[1:], flagsOf(filesIn(elsewhere, "gateway"))), []string{"lets it inspect"}},
-		"a reader, check":               {slices.Concat(check, n.flags("reader")), []string{"lets it check"}},
-		"a reader, apply":               {slices.Concat(apply, n.flags("reader")), []string{"doesn't let it call", "ApplyPolicies", "with the right to it"}},
-		"a gateway, apply":              {slices.Concat(apply, n.flags("gateway")), []string{"doesn't let it call"}},
-		"a gateway, status":             {slices.Concat(status, n.flags("gateway")), []string{"doesn't let it call", "Status"}},
-		"a policy writer, check":        {slices.Concat(check, n.flags("policy-writer")), []string{"lets it check"}},
-		"a node, check":                 {slices.Concat(check, n.flags("n2")), []string{"lets it check"}},
-		"a node, apply":                 {slices.Concat(apply, n.flags("n2")), []string{"doesn't let it call", "ApplyPolicies"}},
-		"a node of no such name, check": {slices.Concat(check, flagsOf(filesIn(elsewhere, "n4"))), []string{"lets it check"}},
+		"another CA, check":             {slices.Concat(check, rig.FlagsOf(rig.FilesIn(foreign, "gateway"))), []string{"certificate signed by unknown authority"}},
+		"another domain, check":         {slices.Concat(check, rig.FlagsOf(rig.FilesIn(elsewhere, "gateway"))), []string{"lets it check"}},
+		"another domain, inspect":       {slices.Concat([]string{"inspect"}, check[1:], rig.FlagsOf(rig.FilesIn(elsewhere, "gateway"))), []string{"lets it inspect"}},
+		"a reader, check":               {slices.Concat(check, n.Flags("reader")), []string{"lets it check"}},
+		"a reader, apply":               {slices.Concat(apply, n.Flags("reader")), []string{"doesn't let it call", "ApplyPolicies", "with the right to it"}},
+		"a gateway, apply":              {slices.Concat(apply, n.Flags("gateway")), []string{"doesn't let it call"}},
+		"a gateway, status":             {slices.Concat(status, n.Flags("gateway")), []string{"doesn't let it call", "Status"}},
+		"a policy writer, check":        {slices.Concat(check, n.Flags("policy-writer")), []string{"lets it check"}},
+		"a node, check":                 {slices.Concat(check, n.Flags("n2")), []string{"lets it check"}},
+		"a node, apply":                 {slices.Concat(apply, n.Flags("n2")), []string{"doesn't let it call", "ApplyPolicies"}},
+		"a node of no such name, check": {slices.Concat(check, rig.FlagsOf(rig.FilesIn(elsewhere, "n4"))), []string{"lets it check"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, out := quotactl(t, refused.args...)
+			status, out := programs.Quotactl(t, refused.args...)
 			if status != 1 {
 				t.Errorf("status %d\n%s", status, out)
 			}
@@ -65,14 +66,14 @@ func TestNodesRefuseWhoMayNot(t *testing.T) {
 	}
 	// The tool doesn't show what a node would refuse; others may.
 	for _, role := range []string{"gateway", "n1"} {
-		if err := insist(t, n.grpc["n1"], filesIn(foreign, role)); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
+		if err := insist(t, n.GRPC["n1"], rig.FilesIn(foreign, role)); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
 			t.Errorf("%s of another CA: %v", role, err)
 		}
 	}
 	if used := n.inspect(t, "ann"); used != 0 {
 		t.Errorf("what was refused has used up %d", used)
 	}
-	if status, out := quotactl(t, slices.Concat(check, n.flags("gateway"))...); status != 0 && !strings.Contains(out, "leader") {
+	if status, out := programs.Quotactl(t, slices.Concat(check, n.Flags("gateway"))...); status != 0 && !strings.Contains(out, "leader") {
 		t.Errorf("who may is refused: status %d\n%s", status, out)
 	}
 }
@@ -80,17 +81,14 @@ func TestNodesRefuseWhoMayNot(t *testing.T) {
 // TestANodeSpeaksWithItsOwnCertificateOnly: with another node's, or a gateway's, it doesn't start.
 func TestANodeSpeaksWithItsOwnCertificateOnly(t *testing.T) {
 	t.Parallel()
-	n := &nodes{dir: t.TempDir(), grpc: map[string]string{}, process: map[string]*process{}}
-	n.certs = filepath.Join(n.dir, "certs")
-	issue(t, n.certs)
-	n.configure(t, shape{})
+	n := programs.Prepare(t, rig.Shape{})
 	for _, role := range []string{"n2", "gateway"} {
-		p := launch(t, "quotanode", slices.Concat([]string{"run", "--config", n.config("n1")}, n.flags(role))...)
-		if status := p.wait(t); status != 1 || !strings.Contains(p.stderr.String(), "give the one that was issued for this use") {
-			t.Errorf("with the certificate of %s: status %d\n%s", role, status, p.stderr.String())
+		p := programs.Launch(t, "quotanode", slices.Concat([]string{"run", "--config", n.Config("n1")}, n.Flags(role))...)
+		if status := p.Wait(t); status != 1 || !strings.Contains(p.Stderr.String(), "give the one that was issued for this use") {
+			t.Errorf("with the certificate of %s: status %d\n%s", role, status, p.Stderr.String())
 		}
 	}
-	if _, err := os.Stat(n.data("n1")); !os.IsNotExist(err) {
+	if _, err := os.Stat(n.Data("n1")); !os.IsNotExist(err) {
 		t.Errorf("something was written: %v", err)
 	}
 }
@@ -110,7 +108,7 @@ func insist(t *testing.T, address string, files access.Files) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = conn.Read(make([]byte, 1))
@@ -123,5 +121,5 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, to, string(text))
+	rig.Write(t, to, string(text))
 }

@@ -10,19 +10,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestANodeFarBehindCatchesUpBySnapshot: the others have dropped from their logs what it misses. Once it has caught
 // up, it and one of them know all that was used up.
 func TestANodeFarBehindCatchesUpBySnapshot(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: hourlyText(2), partitions: 1, logBytes: "8MiB"})
-	c := n.client(t)
+	n := found(t, rig.Shape{Policies: hourlyText(2), Partitions: 1, LogBytes: "8MiB"})
+	c := n.Client(t)
 	l := newLedger(2)
 	flood(t, 500, func(i int) { l.ask(t, c, newID(), longAccount(i)) })
-	behind := others(n.leader(t, 0))[0]
-	ahead := others(behind)
-	n.terminate(t, behind)
+	behind := rig.Others(n.Leader(t, 0))[0]
+	ahead := rig.Others(behind)
+	n.Terminate(t, behind)
 
 	const enough = 40_000 // far more than it takes
 	asked := 500
@@ -35,28 +37,28 @@ func TestANodeFarBehindCatchesUpBySnapshot(t *testing.T) {
 	if s := n.snapshots(t, behind); len(s) > 0 {
 		t.Fatalf("%s has snapshots already: %v", behind, s)
 	}
-	n.begin(t, behind)
-	eventually(t, behind+" to catch up by a snapshot", func() bool {
-		v, ok := n.status(t, behind)
-		if !ok || len(v.Partitions) == 0 || len(n.snapshots(t, behind)) == 0 {
+	n.Begin(t, behind)
+	rig.Eventually(t, behind+" to catch up by a snapshot", func() bool {
+		partitions := n.Status(t, behind).GetPartitions()
+		if len(partitions) == 0 || len(n.snapshots(t, behind)) == 0 {
 			return false
 		}
 		applied := map[string]uint64{}
-		for _, r := range v.Partitions[0].Replicas {
-			applied[r.Node] = r.Applied + r.Lag
+		for _, r := range partitions[0].GetReplicas() {
+			applied[r.GetNode()] = r.GetApplied() + r.GetLag()
 		}
 		return applied[behind] > 0 && applied[behind]+16 >= applied[ahead[0]] && applied[behind]+16 >= applied[ahead[1]]
 	})
 	t.Logf("after %d checks; the snapshots of %s: %v", asked, behind, n.snapshots(t, behind))
 
-	n.kill(t, n.leader(t, 0))
+	n.Kill(t, n.Leader(t, 0))
 	l.sample(400).verify(t, n, c)
 }
 
 // snapshots lists those of a node's first partition.
 func (n *nodes) snapshots(t *testing.T, name string) (list []string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(n.data(name), "p0", "snapshots"))
+	entries, err := os.ReadDir(filepath.Join(n.Data(name), "p0", "snapshots"))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestAKilledLeaderForgetsNoAllowAndChargesNoneTwice: the leader of a partition dies in the middle of checks,
@@ -16,17 +18,17 @@ import (
 func TestAKilledLeaderForgetsNoAllowAndChargesNoneTwice(t *testing.T) {
 	t.Parallel()
 	const limit = 60
-	n := found(t, shape{policies: hourlyText(limit)})
-	c, front := n.client(t), n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: hourlyText(limit)})
+	c, front := n.Client(t), n.Gateway(t).Line(t, "http ")
 	l := newLedger(limit)
 	d := l.drive(t, c, front)
 	l.awaitAllows(t, 300)
 	for range 2 {
-		leader := n.leader(t, 0)
-		n.kill(t, leader)
+		leader := n.Leader(t, 0)
+		n.Kill(t, leader)
 		l.awaitAllows(t, 300) // from the one that takes over
-		n.begin(t, leader)
-		n.ready(t, leader)
+		n.Begin(t, leader)
+		n.Ready(t, leader)
 	}
 	l.awaitAllows(t, 100)
 	d.end()
@@ -36,18 +38,18 @@ func TestAKilledLeaderForgetsNoAllowAndChargesNoneTwice(t *testing.T) {
 // TestAStopOfAllForgetsNothing: in order, and with no warning.
 func TestAStopOfAllForgetsNothing(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(*nodes, *testing.T, ...string){"terminated": (*nodes).terminate, "killed": (*nodes).kill} {
+	for name, stop := range map[string]func(*rig.Nodes, testing.TB, ...string){"terminated": (*rig.Nodes).Terminate, "killed": (*rig.Nodes).Kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 30
-			n := found(t, shape{policies: hourlyText(limit), plain: name == "killed"})
-			c, front := n.client(t), n.gateway(t).line(t, "http ")
+			n := found(t, rig.Shape{Policies: hourlyText(limit), Plain: name == "killed"})
+			c, front := n.Client(t), n.Gateway(t).Line(t, "http ")
 			l := newLedger(limit)
 			d := l.drive(t, c, front)
 			l.awaitAllows(t, 500)
-			stop(n, t, names...)
-			n.begin(t, names...)
-			n.ready(t, names...)
+			stop(n.Nodes, t, names...)
+			n.Begin(t, names...)
+			n.Ready(t, names...)
 			l.awaitAllows(t, 100)
 			d.end()
 			l.verify(t, n, c)
@@ -59,16 +61,16 @@ func TestAStopOfAllForgetsNothing(t *testing.T) {
 func TestARollingRestartLosesNoAllow(t *testing.T) {
 	t.Parallel()
 	const limit = 80
-	n := found(t, shape{policies: hourlyText(limit)})
-	c, front := n.client(t), n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: hourlyText(limit)})
+	c, front := n.Client(t), n.Gateway(t).Line(t, "http ")
 	l := newLedger(limit)
 	d := l.drive(t, c, front)
 	l.awaitAllows(t, 200)
 	began := time.Now()
 	for _, name := range names {
-		n.terminate(t, name)
-		n.begin(t, name)
-		n.ready(t, name)
+		n.Terminate(t, name)
+		n.Begin(t, name)
+		n.Ready(t, name)
 		l.awaitAllows(t, 50)
 	}
 	took := time.Since(began)
@@ -82,16 +84,16 @@ func TestARollingRestartLosesNoAllow(t *testing.T) {
 func TestALeaderThatWasFrozenAllowsNothingOfItsPast(t *testing.T) {
 	t.Parallel()
 	const limit = 40
-	n := found(t, shape{policies: hourlyText(limit)})
-	c, front := n.client(t), n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: hourlyText(limit)})
+	c, front := n.Client(t), n.Gateway(t).Line(t, "http ")
 	l := newLedger(limit)
 	d := l.drive(t, c, front)
 	l.awaitAllows(t, 200)
 	for range 2 {
-		frozen := n.leader(t, 0)
-		n.signal(t, frozen, syscall.SIGSTOP)
+		frozen := n.Leader(t, 0)
+		n.Process[frozen].Signal(t, syscall.SIGSTOP)
 		l.awaitAllows(t, 200)
-		n.signal(t, frozen, syscall.SIGCONT)
+		n.Process[frozen].Signal(t, syscall.SIGCONT)
 		l.awaitAllows(t, 100)
 	}
 	d.end()
@@ -103,26 +105,26 @@ func TestALeaderThatWasFrozenAllowsNothingOfItsPast(t *testing.T) {
 func TestANodeWhoseDiskIsGoneStaysOut(t *testing.T) {
 	t.Parallel()
 	const limit = 40
-	n := found(t, shape{policies: hourlyText(limit)})
-	c, front := n.client(t), n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: hourlyText(limit)})
+	c, front := n.Client(t), n.Gateway(t).Line(t, "http ")
 	l := newLedger(limit)
 	d := l.drive(t, c, front)
 	l.awaitAllows(t, 200)
-	lost := n.leader(t, 0)
-	left := others(lost)
-	n.kill(t, lost)
-	if err := os.RemoveAll(n.data(lost)); err != nil {
+	lost := n.Leader(t, 0)
+	left := rig.Others(lost)
+	n.Kill(t, lost)
+	if err := os.RemoveAll(n.Data(lost)); err != nil {
 		t.Fatal(err)
 	}
-	n.begin(t, lost)
-	n.process[lost].line(t, "awaiting replacement")
+	n.Begin(t, lost)
+	n.Process[lost].Line(t, "awaiting replacement")
 	l.awaitAllows(t, 200)
-	eventually(t, "the others to say that it stays out", func() bool {
-		status, out := quotactl(t, slices.Concat([]string{"status", "--server", n.grpc[left[0]]}, n.flags("reader"))...)
+	rig.Eventually(t, "the others to say that it stays out", func() bool {
+		status, out := programs.Quotactl(t, slices.Concat([]string{"status", "--server", n.GRPC[left[0]]}, n.Flags("reader"))...)
 		return status == 1 && strings.Contains(out, "node "+lost+" is awaiting replacement: ")
 	})
 
-	n.kill(t, left[1])
+	n.Kill(t, left[1])
 	d.end()
 	before := l.told() + l.denials
 	var asking sync.WaitGroup
@@ -133,9 +135,9 @@ func TestANodeWhoseDiskIsGoneStaysOut(t *testing.T) {
 	if told := l.told() + l.denials; told != before {
 		t.Errorf("%d decisions without a majority", told-before)
 	}
-	n.begin(t, left[1])
+	n.Begin(t, left[1])
 	l.verify(t, n, c)
-	if said := n.process[lost].said(); slices.Contains(said, "ready") {
+	if said := n.Process[lost].Said(); slices.Contains(said, "ready") {
 		t.Errorf("the lost one says %q", said)
 	}
 }
@@ -143,26 +145,26 @@ func TestANodeWhoseDiskIsGoneStaysOut(t *testing.T) {
 // TestStatusTellsWhoIsMissing, by its exit status and in words, and until when.
 func TestStatusTellsWhoIsMissing(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: hourlyText(3)})
+	n := found(t, rig.Shape{Policies: hourlyText(3)})
 	whole := func() bool {
-		status, out := n.ctl(t, "reader", "status")
+		status, out := n.Ctl(t, "reader", "status")
 		return status == 0 && strings.Contains(out, "3/3") && !strings.Contains(out, " is ")
 	}
-	eventually(t, "a whole cluster", whole)
-	missing := n.leader(t, 1)
-	n.kill(t, missing)
-	eventually(t, "a status without "+missing, func() bool {
-		status, out := n.ctl(t, "reader", "status")
+	rig.Eventually(t, "a whole cluster", whole)
+	missing := n.Leader(t, 1)
+	n.Kill(t, missing)
+	rig.Eventually(t, "a status without "+missing, func() bool {
+		status, out := n.Ctl(t, "reader", "status")
 		return status == 1 && strings.Contains(out, "node "+missing+" is unreachable: it was heard ") && strings.Contains(out, "2/3")
 	})
-	n.begin(t, missing)
-	n.ready(t, missing)
+	n.Begin(t, missing)
+	n.Ready(t, missing)
 	began := time.Now()
-	eventually(t, "a whole cluster again", whole)
+	rig.Eventually(t, "a whole cluster again", whole)
 	t.Logf("a node that came back counted as unreachable for %v", time.Since(began).Round(10*time.Millisecond))
 
-	n.kill(t, names...)
-	if status, out := n.ctl(t, "reader", "status"); status != 1 || !strings.Contains(out, n.grpc["n1"]) {
+	n.Kill(t, names...)
+	if status, out := n.Ctl(t, "reader", "status"); status != 1 || !strings.Contains(out, n.GRPC["n1"]) {
 		t.Errorf("with nobody there: status %d\n%s", status, out)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // horizon is how long an allow is replayed at least, in decision time; the rest is for a busy machine.
@@ -50,7 +51,7 @@ func (l *ledger) verifyReplays(t *testing.T, c *client.Client) (asked int64) {
 	began := time.Now()
 	var again atomic.Int64
 	each(maps.Clone(l.allows), func(id string, was allow) {
-		persist(t, "a replayed allow", func() bool {
+		rig.Persist(t, "a replayed allow", func() bool {
 			if was.at+int64(horizon) < newest[was.partition]+int64(time.Since(began)) {
 				return true // it may be forgotten by now
 			}
@@ -70,7 +71,7 @@ func (l *ledger) verifyReplays(t *testing.T, c *client.Client) (asked int64) {
 
 // usage is what has been used of a key; nil if nobody says.
 func usage(t *testing.T, c *client.Client, d *quotav1.Descriptor) (u *quotav1.InspectResponse) {
-	persist(t, "what is used up", func() bool {
+	rig.Persist(t, "what is used up", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 		defer cancel()
 		var err error
@@ -114,13 +115,13 @@ func (l *ledger) verifyUsage(t *testing.T, n *nodes, c *client.Client) {
 // inspect is what `quotactl inspect` says is used up, whichever node leads the account's partition.
 func (n *nodes) inspect(t *testing.T, account string) (used int) {
 	t.Helper()
-	eventually(t, "quotactl inspect", func() bool {
+	rig.Eventually(t, "quotactl inspect", func() bool {
 		for _, name := range names {
-			if !n.running(name) {
+			if !n.Running(name) {
 				continue
 			}
-			status, out := quotactl(t, slices.Concat([]string{"inspect", "-o", "json", "--server", n.grpc[name], "--domain", domain,
-				"principal=" + account, "api_class=" + apiClass}, n.flags("gateway"))...)
+			status, out := programs.Quotactl(t, slices.Concat([]string{"inspect", "-o", "json", "--server", n.GRPC[name], "--domain", domain,
+				"principal=" + account, "api_class=" + apiClass}, n.Flags("gateway"))...)
 			var usage struct{ Limits []struct{ Used int } }
 			if status == 0 && json.Unmarshal([]byte(out), &usage) == nil && len(usage.Limits) == 1 {
 				used = usage.Limits[0].Used
@@ -145,14 +146,4 @@ func each[V any](all map[string]V, do func(string, V)) {
 		})
 	}
 	doing.Wait()
-}
-
-// persist is eventually for any goroutine.
-func persist(t *testing.T, what string, done func() bool) {
-	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Errorf("waited %v for %s", patience, what)
-			return
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // The domain, and what a descriptor says beside its account, in the policies of hourlyText.
@@ -271,5 +272,5 @@ func (l *ledger) awaitAllows(t *testing.T, more int) {
 		}
 	}()
 	want := l.told() + more
-	eventually(t, fmt.Sprintf("%d allows", more), func() bool { return l.told() >= want })
+	rig.Eventually(t, fmt.Sprintf("%d allows", more), func() bool { return l.told() >= want })
 }

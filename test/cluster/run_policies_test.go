@@ -6,33 +6,35 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestPoliciesChangeInAllOfTheCluster, or not at all: a raised amount keeps what is used up, and what can't be
 // accepted leaves everything as it was and says why.
 func TestPoliciesChangeInAllOfTheCluster(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: hourlyText(2)})
-	front := n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: hourlyText(2)})
+	front := n.Gateway(t).Line(t, "http ")
 	accounts := []string{"ann", "ben", "cleo", "dan", "eve", "fay"} // of several partitions
 	for _, a := range accounts {
 		wantAnswers(t, front, a, allowed, allowed, denied)
 	}
 
 	// A raised amount.
-	three := n.file(t, hourlyText(3))
+	three := n.File(t, hourlyText(3))
 	n.apply(t, 0, []string{"version 1.2, changed", "enforced by 3 of 3 partitions"}, three, "--expected", "1.1")
 	for _, a := range accounts {
-		eventually(t, "the gateway to forget its denials", func() bool { return statusOf(t, front, a) == allowed })
+		rig.Eventually(t, "the gateway to forget its denials", func() bool { return statusOf(t, front, a) == allowed })
 		wantAnswers(t, front, a, denied)
 	}
 	// The same again changes nothing, wherever it comes from.
 	n.apply(t, 0, []string{"version 1.2, unchanged", "enforced by 3 of 3 partitions"}, three)
-	status, listed := n.ctl(t, "reader", "policies", "list", "-o", "yaml")
+	status, listed := n.Ctl(t, "reader", "policies", "list", "-o", "yaml")
 	if status != 0 || !strings.Contains(listed, "limit: 3") {
 		t.Errorf("policies list: status %d\n%s", status, listed)
 	}
-	n.apply(t, 0, []string{"version 1.2, unchanged"}, n.file(t, listed))
+	n.apply(t, 0, []string{"version 1.2, unchanged"}, n.File(t, listed))
 
 	for name, refusal := range map[string]struct {
 		text string
@@ -48,15 +50,15 @@ func TestPoliciesChangeInAllOfTheCluster(t *testing.T) {
 			[]string{"default/conversions: key: can't be changed from [principal] to [api_class, principal] yet"}},
 		"not supported": {strings.Replace(hourlyText(3), "  key:", "  mode: Shadow\n  key:", 1), nil, []string{"mode", "not supported yet"}},
 	} {
-		t.Run(name, func(t *testing.T) { n.apply(t, 1, refusal.want, n.file(t, refusal.text), refusal.args...) })
+		t.Run(name, func(t *testing.T) { n.apply(t, 1, refusal.want, n.File(t, refusal.text), refusal.args...) })
 	}
 
-	n.apply(t, 0, []string{"would be accepted; in force is version 1.2"}, n.file(t, hourlyText(5)), "--dry-run")
+	n.apply(t, 0, []string{"would be accepted; in force is version 1.2"}, n.File(t, hourlyText(5)), "--dry-run")
 	for _, a := range accounts {
 		wantAnswers(t, front, a, denied)
 	}
-	eventually(t, "a list of what is enforced", func() bool {
-		status, out := n.ctl(t, "reader", "policies", "list")
+	rig.Eventually(t, "a list of what is enforced", func() bool {
+		status, out := n.Ctl(t, "reader", "policies", "list")
 		return status == 0 && strings.Contains(out, "version 1.2, ") && strings.Contains(out, "enforced by 3 of 3 partitions")
 	})
 }
@@ -64,7 +66,7 @@ func TestPoliciesChangeInAllOfTheCluster(t *testing.T) {
 // apply applies a file and looks at the exit status and at what is said.
 func (n *nodes) apply(t *testing.T, want int, texts []string, file string, args ...string) {
 	t.Helper()
-	status, out := n.ctl(t, "policy-writer", append([]string{"policies", "apply", file}, args...)...)
+	status, out := n.Ctl(t, "policy-writer", append([]string{"policies", "apply", file}, args...)...)
 	if status != want {
 		t.Errorf("apply: status %d, want %d\n%s", status, want, out)
 	}
@@ -81,7 +83,7 @@ func wantAnswers(t *testing.T, front, account string, statuses ...int) {
 	t.Helper()
 	for i, want := range statuses {
 		got := 0
-		eventually(t, "an answer", func() bool {
+		rig.Eventually(t, "an answer", func() bool {
 			got = statusOf(t, front, account)
 			return got != unavailable
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestTwoGatewaysRacingForTheLastSlots: each check takes from a user's allowance and from a team's, which live in
@@ -19,12 +20,12 @@ import (
 // key ever gets one too many, and what was allowed is charged to both.
 func TestTwoGatewaysRacingForTheLastSlots(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: raceText()})
-	front := n.gateway(t).line(t, "http ")
+	n := found(t, rig.Shape{Policies: raceText()})
+	front := n.Gateway(t).Line(t, "http ")
 	r := race{told: map[string]int{}, ids: map[string][2]string{}}
-	c, leader := n.client(t), n.leader(t, 0)
+	c, leader := n.Client(t), n.Leader(t, 0)
 	var askers sync.WaitGroup
-	for _, with := range []*client.Client{c, n.client(t)} {
+	for _, with := range []*client.Client{c, n.Client(t)} {
 		for range 6 {
 			askers.Go(func() { r.askAll(t, with) })
 		}
@@ -32,10 +33,10 @@ func TestTwoGatewaysRacingForTheLastSlots(t *testing.T) {
 	for range 6 {
 		askers.Go(func() { r.getAll(t, front) })
 	}
-	eventually(t, "allows", func() bool { return r.allows() >= 200 })
-	n.kill(t, leader)
-	n.begin(t, leader)
-	n.ready(t, leader)
+	rig.Eventually(t, "allows", func() bool { return r.allows() >= 200 })
+	n.Kill(t, leader)
+	n.Begin(t, leader)
+	n.Ready(t, leader)
 	askers.Wait()
 
 	r.verify(t, c)
@@ -159,7 +160,7 @@ func (r *race) getAll(t *testing.T, front string) {
 func (r *race) verify(t *testing.T, c *client.Client) {
 	t.Helper()
 	each(r.ids, func(id string, pair [2]string) {
-		persist(t, "a replayed allow", func() bool {
+		rig.Persist(t, "a replayed allow", func() bool {
 			a := askPair(c, id, pair)
 			if a != nil && (a.GetDecision() != quotav1.Decision_DECISION_ALLOW || !a.GetReplayed()) {
 				t.Errorf("id %x of %v was allowed; asked again: %v", id, pair, a)

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/access"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // TestCertificatesRotateUnderLoad: first everybody believes a new CA as well, then shows a certificate of it, then
@@ -22,16 +23,16 @@ import (
 // believed; in the end whoever shows the old CA's certificate is refused, on an old connection too.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
 	t.Parallel()
-	n := found(t, shape{policies: hourlyText(100), logLevel: "info"})
+	n := found(t, rig.Shape{Policies: hourlyText(100), LogLevel: "info"})
 	r := newRotation(t, n)
 	l := newLedger(100)
 	l.pace *= 4
-	d := l.drive(t, r.client, r.gateway.line(t, "http "))
+	d := l.drive(t, r.client, r.gateway.Line(t, "http "))
 	l.awaitAllows(t, 100)
-	eventually(t, "all links", func() bool { return n.sum(t, "quorate_link_up") == float64(len(names)*(len(names)-1)) })
+	rig.Eventually(t, "all links", func() bool { return n.sum(t, "quorate_link_up") == float64(len(names)*(len(names)-1)) })
 	links := n.sum(t, "quorate_link_connects_total")
 
-	r.put(t, "ca.crt", r.read(t, n.certs, "ca.crt")+r.read(t, r.fresh, "ca.crt"))
+	r.put(t, "ca.crt", r.read(t, n.Certs, "ca.crt")+r.read(t, r.fresh, "ca.crt"))
 	r.taken(t)
 	l.awaitAllows(t, 50)
 	for _, role := range append([]string{"gateway", "reader", "policy-writer"}, names...) {
@@ -51,8 +52,8 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	r.taken(t)
 	r.verifyRefusal(t)
 	l.awaitAllows(t, 100)
-	eventually(t, "a whole cluster", func() bool {
-		status, _ := n.ctl(t, "reader", "status")
+	rig.Eventually(t, "a whole cluster", func() bool {
+		status, _ := n.Ctl(t, "reader", "status")
 		return status == 0 && n.sum(t, "quorate_link_up") == float64(len(names)*(len(names)-1))
 	})
 	d.end()
@@ -64,7 +65,7 @@ type rotation struct {
 	*nodes
 	fresh   string // folder of the new CA's
 	stale   access.Files
-	gateway *process
+	gateway *rig.Process
 	keeper  *access.Keeper
 	client  *client.Client // with what the keeper has
 	before  *client.Client // with the first certificate for ever
@@ -73,23 +74,23 @@ type rotation struct {
 
 func newRotation(t *testing.T, n *nodes) *rotation {
 	t.Helper()
-	r := &rotation{nodes: n, fresh: filepath.Join(n.dir, "fresh"), gateway: n.gateway(t, "--log-level", "info")}
-	issue(t, r.fresh, "--days", "30")
-	stale := filepath.Join(n.dir, "stale")
+	r := &rotation{nodes: n, fresh: filepath.Join(n.Dir, "fresh"), gateway: n.Gateway(t, "--log-level", "info")}
+	programs.Issue(t, r.fresh, "--days", "30")
+	stale := filepath.Join(n.Dir, "stale")
 	if err := os.Mkdir(stale, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"gateway.crt", "gateway.key"} {
-		write(t, filepath.Join(stale, file), r.read(t, n.certs, file))
+		rig.Write(t, filepath.Join(stale, file), r.read(t, n.Certs, file))
 	}
-	write(t, filepath.Join(stale, "ca.crt"), r.read(t, n.certs, "ca.crt")+r.read(t, r.fresh, "ca.crt"))
-	r.stale = filesIn(stale, "gateway")
+	rig.Write(t, filepath.Join(stale, "ca.crt"), r.read(t, n.Certs, "ca.crt")+r.read(t, r.fresh, "ca.crt"))
+	r.stale = rig.FilesIn(stale, "gateway")
 	var err error
-	if r.keeper, err = access.Open(n.files("gateway"), time.Now); err != nil {
+	if r.keeper, err = access.Open(n.Files("gateway"), time.Now); err != nil {
 		t.Fatal(err)
 	}
-	r.client = dialed(t, client.Config{Addresses: n.addresses(), TLS: r.keeper.ClientTLS(access.IsPeer)})
-	r.before = dialed(t, client.Config{Addresses: n.addresses(), TLS: dialing(t, r.stale)})
+	r.client = rig.Dialed(t, client.Config{Addresses: n.Addresses(), TLS: r.keeper.ClientTLS(access.IsPeer)})
+	r.before = rig.Dialed(t, client.Config{Addresses: n.Addresses(), TLS: rig.Dialing(t, r.stale)})
 	if a := r.askAsBefore(t); a == nil {
 		t.Fatal("the first certificate is refused from the first")
 	}
@@ -108,8 +109,8 @@ func (r *rotation) read(t *testing.T, folder, file string) string {
 // put replaces one of the files in use, such that nobody ever reads half of it.
 func (r *rotation) put(t *testing.T, file, text string) {
 	t.Helper()
-	path := filepath.Join(r.certs, file)
-	write(t, path+".new", text)
+	path := filepath.Join(r.Certs, file)
+	rig.Write(t, path+".new", text)
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
@@ -122,13 +123,13 @@ func (r *rotation) taken(t *testing.T) {
 	if changed, err := r.keeper.Reload(); !changed || err != nil {
 		t.Fatalf("changed: %v, %v", changed, err)
 	}
-	eventually(t, "the processes to take other certificates", func() bool {
+	rig.Eventually(t, "the processes to take other certificates", func() bool {
 		for _, name := range names {
-			if strings.Count(r.process[name].stderr.String(), "other certificates are in force") < r.rounds {
+			if strings.Count(r.Process[name].Stderr.String(), "other certificates are in force") < r.rounds {
 				return false
 			}
 		}
-		return strings.Count(r.gateway.stderr.String(), "certificates replaced") >= r.rounds
+		return strings.Count(r.gateway.Stderr.String(), "certificates replaced") >= r.rounds
 	})
 }
 
@@ -147,12 +148,12 @@ func (r *rotation) askAsBefore(t *testing.T) *quotav1.Answer {
 func (r *rotation) verifyRefusal(t *testing.T) {
 	t.Helper()
 	for _, name := range names {
-		if err := insist(t, r.grpc[name], r.stale); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
+		if err := insist(t, r.GRPC[name], r.stale); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
 			t.Errorf("%s hears of the old CA: %v", name, err)
 		}
 	}
 	// Nodes look at old connections again within a minute.
-	for end := time.Now().Add(2 * patience); r.askAsBefore(t) != nil; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * rig.Patience); r.askAsBefore(t) != nil; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("old connections are not refused")
 		}
@@ -166,7 +167,7 @@ func (r *rotation) verifyRefusal(t *testing.T) {
 func (n *nodes) sum(t *testing.T, metric string) (sum float64) {
 	t.Helper()
 	for _, name := range names {
-		response, err := http.Get("http://" + n.process[name].line(t, "health ") + "/metrics")
+		response, err := http.Get("http://" + n.Process[name].Line(t, "health ") + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
