@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	decisions     [WouldAllow + 1]prometheus.Counter
 	replays       prometheus.Counter
+	admissions    prometheus.Counter
 	batchSize     prometheus.Histogram
 	stages        [stageTotal + 1]prometheus.Observer
 	appends       prometheus.Histogram
@@ -64,6 +65,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		replays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_replayed_allows_total", Help: "Allows given again to a repeated decision id.",
 		}),
+		admissions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_admissions_applied_total", Help: "Admissions that replicas of this process charged as they applied their logs.",
+		}),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "quorate_batch_checks", Help: "Checks sealed into one entry.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 6),
@@ -94,7 +98,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for s, label := range stageLabels {
 		m.stages[s] = stages.WithLabelValues(label)
 	}
-	r.MustRegister(decisions, m.replays, m.batchSize, stages, m.appends, m.leaderChanges, m.clockGaps)
+	r.MustRegister(decisions, m.replays, m.admissions, m.batchSize, stages, m.appends, m.leaderChanges, m.clockGaps)
 	return m
 }
 
@@ -125,6 +129,18 @@ type timed struct {
 func (t timed) Apply(l *raft.Log) any {
 	t.began.Store(t.now())
 	return t.Replicated.Apply(l)
+}
+
+// admitted counts the admissions of an entry, on whichever replica it is applied: what the state machine charged, not
+// what anybody was told.
+func (m *Metrics) admitted(answers []fsm.Answer) {
+	n := 0
+	for i := range answers {
+		if answers[i].Verdict == fsm.VerdictAllow && !answers[i].Replayed {
+			n++
+		}
+	}
+	m.admissions.Add(float64(n))
 }
 
 func (m *Metrics) decided(o Outcome) {

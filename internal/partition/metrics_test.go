@@ -86,6 +86,7 @@ func TestMetricsCountWhatWasAnswered(t *testing.T) {
 			"quorate_decisions_total deny cost_exceeds_limit": 1,
 			"quorate_decisions_total unavailable no_quorum":   0,
 			"quorate_replayed_allows_total":                   1,
+			"quorate_admissions_applied_total":                1 + 2 + 50,
 			"quorate_leader_changes_total":                    1,
 			"quorate_clock_gaps_total":                        0,
 			"quorate_batch_checks count":                      1 + 2 + 50,

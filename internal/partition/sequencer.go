@@ -195,6 +195,7 @@ func (g *Group) forget(c *Call) {
 
 // applied is called by the state machine after each entry.
 func (g *Group) applied(a fsm.Applied) {
+	g.metrics.admitted(a.Answers)
 	if lead := g.lead.Load(); lead != nil && lead.term == a.Header.Term {
 		g.refusedSince.Store(0) // it takes entries: all is well
 	}
