@@ -1,5 +1,4 @@
-// Package bench measures whole programs: what people wait for, and what a machine must have.
-package bench
+package main
 
 import (
 	"bufio"

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	workload   string
+	partitions int
+	seconds    time.Duration
+	warm       time.Duration
+	callers    int
+	rate       int
+	keys       int
+	zipf       float64
+	streams    int
+	perMessage int
+	tls        bool
+	seed       uint64
+	profileDir string
+	programs   string
+	build      bool
+	dir        string
+	out        io.Writer // for people
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = o.main()
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (*options, error) {
+	o := &options{out: os.Stdout}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&o.workload, "workload", "strict", "one of: strict, open, shut")
+	f.IntVar(&o.partitions, "partitions", 1, "partitions of the cluster, below 128")
+	o.seconds, o.warm = 5*time.Second, 2*time.Second
+	f.Var((*seconds)(&o.seconds), "seconds", "how long to measure, in `seconds`")
+	f.Var((*seconds)(&o.warm), "warm", "how long to ask before that, in `seconds`")
+	f.IntVar(&o.callers, "callers", 2048, "callers of the closed loop; 0: the best of a short calibration")
+	f.IntVar(&o.rate, "rate", 0, "checks a second of an open loop, in the place of callers")
+	f.IntVar(&o.keys, "keys", 1_000_000, "quota keys")
+	f.Float64Var(&o.zipf, "zipf", 0, "exponent of the keys' distribution; 0: uniform")
+	f.IntVar(&o.streams, "streams", 1, "check streams to each node")
+	f.IntVar(&o.perMessage, "batch", mostChecks, "checks a message, at most")
+	f.BoolVar(&o.tls, "tls", false, "with certificates")
+	f.Uint64Var(&o.seed, "seed", 1, "of what is drawn, but for decision ids")
+	f.StringVar(&o.profileDir, "cpuprofile", "", "folder for CPU profiles of the nodes and of the client")
+	f.StringVar(&o.programs, "bin", "", "folder of the programs; default: test/bench/bin of the repository")
+	f.BoolVar(&o.build, "build", true, "build the programs first")
+	f.StringVar(&o.dir, "dir", os.TempDir(), "folder for the nodes' data, on the disk that is measured")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("what is %q? There are flags only", f.Arg(0))
+	}
+	return o, o.check()
+}
+
+// seconds is a duration that is written as a number of seconds.
+type seconds time.Duration
+
+func (s *seconds) String() string {
+	return strconv.FormatFloat(time.Duration(*s).Seconds(), 'f', -1, 64)
+}
+
+func (s *seconds) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || v <= 0 || v > 86400 {
+		return errors.New("is not a number of seconds, above 0 and up to a day")
+	}
+	*s = seconds(v * float64(time.Second))
+	return nil
+}
