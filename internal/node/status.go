@@ -135,7 +135,7 @@ func (n *Node) ownReplicas(h *hosting) (list []*quotav1.ReplicaStatus) {
 
 func fillReplica(m *quotav1.ReplicaStatus, s partition.Status) {
 	m.State = strings.ToLower(s.State)
-	m.Term, m.Applied, m.Lag, m.DecisionTimeNs = s.Term, s.Applied, s.Lag, s.Now
+	m.Term, m.Applied, m.Lag, m.DecisionTimeNs, m.StateHash = s.Term, s.Applied, s.Lag, s.Now, s.Hash
 	m.MemoryBytes, m.MemoryBoundBytes = s.Memory.Bytes, s.Memory.Bound
 	m.Keys, m.Records, m.LogBytes = uint64(s.Memory.Keys), uint64(s.Memory.Records), s.LogBytes
 }

@@ -783,7 +783,9 @@ type ReplicaStatus struct {
 	// What keeps it from running, for people; empty: nothing.
 	Detail string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Its node's clock runs faster than those of the others, so it shouldn't lead.
-	ClockDoubted  bool `protobuf:"varint,15,opt,name=clock_doubted,json=clockDoubted,proto3" json:"clock_doubted,omitempty"`
+	ClockDoubted bool `protobuf:"varint,15,opt,name=clock_doubted,json=clockDoubted,proto3" json:"clock_doubted,omitempty"`
+	// Hash of its state as of the entry at applied: replicas that have applied the same have the same.
+	StateHash     uint64 `protobuf:"fixed64,16,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -921,6 +923,13 @@ func (x *ReplicaStatus) GetClockDoubted() bool {
 		return x.ClockDoubted
 	}
 	return false
+}
+
+func (x *ReplicaStatus) GetStateHash() uint64 {
+	if x != nil {
+		return x.StateHash
+	}
+	return 0
 }
 
 // ClockStatus is a node's measure of elapsed time.
@@ -1475,7 +1484,7 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x0fPartitionStatus\x126\n" +
 	"\x05route\x18\x01 \x01(\v2 .quorate.quota.v1.PartitionRouteR\x05route\x12;\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\x12\x19\n" +
-	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xaa\x03\n" +
+	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xc9\x03\n" +
 	"\rReplicaStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1492,7 +1501,9 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\tlog_bytes\x18\f \x01(\x04R\blogBytes\x12\x1c\n" +
 	"\tpartition\x18\r \x01(\rR\tpartition\x12\x16\n" +
 	"\x06detail\x18\x0e \x01(\tR\x06detail\x12#\n" +
-	"\rclock_doubted\x18\x0f \x01(\bR\fclockDoubted\"]\n" +
+	"\rclock_doubted\x18\x0f \x01(\bR\fclockDoubted\x12\x1d\n" +
+	"\n" +
+	"state_hash\x18\x10 \x01(\x06R\tstateHash\"]\n" +
 	"\vClockStatus\x12\x1d\n" +
 	"\n" +
 	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +
