@@ -88,6 +88,29 @@ func (s *snapshotSink) Close() error {
 	})
 }
 
+// temporarySuffix ends the name of what isn't all there yet.
+const temporarySuffix = ".tmp"
+
+// snapshotFiles is the library's file snapshot store, with names that last. The library syncs a snapshot's files, and the
+// folder in which it renames the snapshot's own, but not that one: a loss of power could leave a snapshot without its
+// state, and a log that was compacted behind it.
+type snapshotFiles struct {
+	raft.SnapshotStore
+	folder string // of all snapshots
+}
+
+// Create implements raft.SnapshotStore. The library makes both files, if empty, before it hands out the sink.
+func (s snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, c, ci, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := SyncFolder(filepath.Join(s.folder, sink.ID()+temporarySuffix)); err != nil {
+		return nil, errors.Join(err, sink.Cancel())
+	}
+	return sink, nil
+}
+
 // errSuperseded says that a snapshot was finished when a newer one was there.
 var errSuperseded = errors.New("a newer snapshot is there already")
 
@@ -196,7 +219,7 @@ func sweep(folder string) error {
 			all = errors.Join(all, err)
 		}
 		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), ".tmp") {
+			if strings.HasSuffix(e.Name(), temporarySuffix) {
 				all = errors.Join(all, os.RemoveAll(filepath.Join(where, e.Name())))
 			}
 		}

@@ -9,8 +9,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/quorate/quorate/internal/clock"
 )
@@ -73,14 +71,7 @@ type Stores struct {
 // then on it is Fatal that hears of errors.
 func OpenStores(folder string, o StoreOptions) (*Stores, error) {
 	o.setDefaults()
-	bolt, err := raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(folder, logFile),
-		BoltOptions: &bbolt.Options{
-			Timeout:        lockTimeout,
-			NoFreelistSync: true, // the list of free pages is rebuilt at start instead of written with every entry
-			FreelistType:   bbolt.FreelistMapType,
-		},
-	})
+	bolt, err := openLogFile(folder)
 	if err != nil {
 		return nil, fmt.Errorf("open stores in %s: %w", folder, lockError(err))
 	}
@@ -105,7 +96,7 @@ func openFiles(folder string, d Disk, o StoreOptions) (*Stores, error) {
 	if err := SyncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
 		return nil, err
 	}
-	return OpenStoresOn(folder, d, files, o)
+	return OpenStoresOn(folder, d, snapshotFiles{files, filepath.Join(folder, snapshotsName)}, o)
 }
 
 // OpenStoresOn opens the stores of a replica on a disk and on snapshots that are no files, for simulations of both.
