@@ -15,20 +15,24 @@ import (
 	"github.com/quorate/quorate/internal/partition"
 )
 
-// offered is a snapshot store that counts what it takes and hands out, takes its time for the one, and changes the
-// other while change is set.
+// offered is a snapshot store that counts what it takes and hands out, takes its time for the one, or waits for a
+// gate, and changes the other while change is set.
 type offered struct {
 	raft.SnapshotStore
 	change atomic.Pointer[func([]byte)]
 	taken  atomic.Int64
 	given  atomic.Int64
 	delay  atomic.Int64 // of each that it takes
+	gate   atomic.Pointer[chan struct{}]
 }
 
 func (o *offered) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	o.taken.Add(1)
 	if d := o.delay.Load(); d > 0 {
 		pass(time.Duration(d))
+	}
+	if gate := o.gate.Load(); gate != nil {
+		<-*gate
 	}
 	return o.SnapshotStore.Create(v, index, term, c, ci, t)
 }

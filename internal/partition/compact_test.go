@@ -70,6 +70,18 @@ func TestTheWeightOfALogIsThatOfItsEntries(t *testing.T) {
 		if got := b.LogBytes(); got != want {
 			t.Fatalf("entries %d to %d weigh %d bytes, want %d", first, last, got, want)
 		}
+		most, fitting, behind := rng.Uint64N(want+100), uint64(0), uint64(0)
+		for index := last; index >= first && index > 0; index-- {
+			if behind += held[index]; behind <= most {
+				fitting++
+			}
+			if got := b.LogFrom(index); got != behind {
+				t.Fatalf("from %d on they weigh %d bytes, want %d", index, got, behind)
+			}
+		}
+		if got := b.LogWithin(most); got != fitting {
+			t.Fatalf("%d of the newest weigh up to %d bytes, want %d", got, most, fitting)
+		}
 	}
 	for range 300 {
 		switch rng.IntN(6) {

@@ -68,8 +68,13 @@ func (g *Group) Applied(a fsm.Applied) { g.applied(a) }
 func (g *Group) Tamper(f func(*fsm.Machine)) { g.machine.Read(f) }
 
 // Compact takes a snapshot and keeps few of the entries that it covers, as after
-// thousands of them.
-func (g *Group) Compact() error { return g.snapshot(20) }
+// thousands of them and long after a follower went that isn't there.
+func (g *Group) Compact() error {
+	g.followers.mu.Lock()
+	clear(g.followers.by)
+	g.followers.mu.Unlock()
+	return g.snapshot(20)
+}
 
 // SnapshotIndex is the last entry that the replica's newest snapshot covers.
 func (g *Group) SnapshotIndex() string { return g.raft.Stats()["last_snapshot_index"] }

@@ -62,13 +62,16 @@ type Config struct {
 	// FirstRetry is when a first entry or settings are tried again. 2 s.
 	FirstRetry time.Duration
 	// LogBytes is how much the log may weigh before it is compacted to half of that: more, and a
-	// restart takes longer; less, and followers that were away need a snapshot sooner. 64 MiB.
+	// restart takes longer; less, and followers that were away need a snapshot sooner. For followers
+	// that are catching up a leader's may weigh four times as much. 64 MiB.
 	LogBytes uint64
 }
 
 // Transport is what a Group needs of its links.
 type Transport interface {
 	raft.Transport
+	raft.WithPreVote
+	raft.WithClose
 	OnAck(transport.Acks)
 }
 
@@ -104,6 +107,8 @@ type Group struct {
 	machine *fsm.Replicated
 	raft    *raft.Raft
 	lease   *clock.Lease
+
+	followers *followers
 
 	lead    atomic.Pointer[leadership]
 	gaps    atomic.Uint64 // of the accumulator, seen by the leader
@@ -153,12 +158,14 @@ func Open(cfg Config) (*Group, error) {
 		woken: make(chan struct{}, 1), quit: make(chan struct{}), futures: newFutures(),
 		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Replicas),
 	}
+	g.followers = newFollowers(cfg.Source.Monotonic, silentAfter*cfg.Election)
+	g.stores.log.keepFrom = g.keepFrom
 	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
 	cfg.Transport.OnAck(transport.Acks{
 		Now: cfg.Source.Monotonic, MaxAge: int64(cfg.Lease),
 		Acked: func(peer raft.ServerID, term uint64, sentAt int64) { g.lease.Ack(string(peer), term, sentAt) },
 	})
-	r, err := openRaft(cfg, timed{g.machine, cfg.Source.Monotonic, &g.began})
+	r, err := openRaft(cfg, timed{g.machine, cfg.Source.Monotonic, &g.began}, g.followers)
 	if err != nil {
 		return nil, err
 	}
@@ -243,10 +250,8 @@ const stopGrace = 250 * time.Millisecond
 func (g *Group) stopRaft() error {
 	down := g.raft.Shutdown()
 	hangs := time.AfterFunc(stopGrace, func() {
-		if links, ok := g.cfg.Transport.(raft.WithClose); ok {
-			if err := links.Close(); err != nil {
-				g.log.Warn("close links", "error", err)
-			}
+		if err := g.cfg.Transport.Close(); err != nil {
+			g.log.Warn("close links", "error", err)
 		}
 	})
 	defer hangs.Stop()

@@ -43,6 +43,7 @@ type logStore struct {
 	snapTime  func(io.Reader) (int64, error)
 	check     func([]byte) error
 	appended  func(time.Duration) // nil: nobody asks
+	keepFrom  func() uint64       // the first entry that no compaction takes; nil: none
 
 	mu   sync.Mutex // orders changes of held
 	held clock.Held
@@ -125,7 +126,7 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	case high >= last:
 		return s.truncate(low, high, last)
 	case low <= first:
-		return s.compact(high)
+		return s.compact(s.spared(high))
 	}
 	return s.guard.fail(fmt.Errorf("delete entries %d to %d of %d to %d: would leave a hole", low, high, first, last))
 }
@@ -153,6 +154,14 @@ func (s *logStore) noteHighest(last uint64) error {
 		return err
 	}
 	return stable.setHighest(before.Later(Start{Term: l.Term, Index: last}))
+}
+
+// spared is how far a compaction may go: a follower may have begun to need what it was to take.
+func (s *logStore) spared(high uint64) uint64 {
+	if s.keepFrom == nil {
+		return high
+	}
+	return min(high, s.keepFrom()-1)
 }
 
 // compact deletes from below up to high. It asks for the first index each time, because a snapshot

@@ -19,18 +19,14 @@ type weighedDisk struct {
 
 	mu      sync.Mutex
 	entries []weight // in the order of their indexes
-	total   uint64
+	gone    uint64   // what was weighed before the first of them
 }
 
-// weight is what one entry weighs, in bytes.
-type weight struct {
-	index uint64
-	bytes uint32
-}
+// weight is what an entry weighs with all that were weighed before it, in bytes: what some of them weigh together
+// is a difference of two.
+type weight struct{ index, sum uint64 }
 
-func weigh(l *raft.Log) weight {
-	return weight{l.Index, uint32(len(l.Data) + len(l.Extensions) + entryOverhead)}
-}
+func weigh(l *raft.Log) uint64 { return uint64(len(l.Data) + len(l.Extensions) + entryOverhead) }
 
 // IsMonotonic says what the inner store says.
 func (d *weighedDisk) IsMonotonic() bool {
@@ -45,6 +41,7 @@ func (d *weighedDisk) load() error {
 	if err != nil {
 		return err
 	}
+	var newestFirst []weight
 	for index := last; index > 0; index-- {
 		var l raft.Log
 		if err := d.GetLog(index, &l); errors.Is(err, raft.ErrLogNotFound) {
@@ -52,11 +49,11 @@ func (d *weighedDisk) load() error {
 		} else if err != nil {
 			return err
 		}
-		l.Index = index
-		d.entries = append(d.entries, weigh(&l))
-		d.total += uint64(d.entries[len(d.entries)-1].bytes)
+		newestFirst = append(newestFirst, weight{index, weigh(&l)})
 	}
-	slices.Reverse(d.entries)
+	for _, w := range slices.Backward(newestFirst) {
+		d.add(w.index, w.sum)
+	}
 	return nil
 }
 
@@ -68,10 +65,8 @@ func (d *weighedDisk) StoreLogs(logs []*raft.Log) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range logs {
-		w := weigh(l)
-		d.drop(d.at(w.index), len(d.entries)) // one that is replaced, and what came after it
-		d.entries = append(d.entries, w)
-		d.total += uint64(w.bytes)
+		d.drop(d.at(l.Index), len(d.entries)) // one that is replaced, and what came after it
+		d.add(l.Index, weigh(l))
 	}
 	return nil
 }
@@ -92,9 +87,24 @@ func (d *weighedDisk) at(index uint64) int {
 	return sort.Search(len(d.entries), func(i int) bool { return d.entries[i].index >= index })
 }
 
+func (d *weighedDisk) add(index, bytes uint64) {
+	d.entries = append(d.entries, weight{index, d.sum() + bytes})
+}
+
+// sum is what all entries weigh with all that went before them.
+func (d *weighedDisk) sum() uint64 {
+	if len(d.entries) == 0 {
+		return d.gone
+	}
+	return d.entries[len(d.entries)-1].sum
+}
+
+// drop forgets entries of one end: no others go (logStore.DeleteRange).
 func (d *weighedDisk) drop(from, to int) {
-	for _, w := range d.entries[from:to] {
-		d.total -= uint64(w.bytes)
+	if from == 0 && to > 0 {
+		d.gone = d.entries[to-1].sum
+		d.entries = d.entries[to:]
+		return
 	}
 	d.entries = slices.Delete(d.entries, from, to)
 }
@@ -103,16 +113,37 @@ func (d *weighedDisk) drop(from, to int) {
 func (d *weighedDisk) bytes() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.total
+	return d.sum() - d.gone
+}
+
+// first is the index of the first entry; 0: there is none.
+func (d *weighedDisk) first() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.entries) == 0 {
+		return 0
+	}
+	return d.entries[0].index
+}
+
+// from is what the entry of an index and all behind it weigh.
+func (d *weighedDisk) from(index uint64) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := d.at(index); at > 0 {
+		return d.sum() - d.entries[at-1].sum
+	}
+	return d.sum() - d.gone
 }
 
 // within is how many of the newest entries weigh at most so many bytes together.
 func (d *weighedDisk) within(bytes uint64) (entries uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := len(d.entries) - 1; i >= 0 && uint64(d.entries[i].bytes) <= bytes; i-- {
-		bytes -= uint64(d.entries[i].bytes)
-		entries++
+	sum := d.sum()
+	if sum-d.gone <= bytes {
+		return uint64(len(d.entries))
 	}
-	return entries
+	gone := sort.Search(len(d.entries), func(i int) bool { return sum-d.entries[i].sum <= bytes })
+	return uint64(len(d.entries) - gone - 1)
 }

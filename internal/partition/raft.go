@@ -13,7 +13,7 @@ import (
 )
 
 // openRaft starts the consensus library under the settings that its hazards ask for.
-func openRaft(cfg Config, machine raft.FSM) (*raft.Raft, error) {
+func openRaft(cfg Config, machine raft.FSM, f *followers) (*raft.Raft, error) {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(cfg.ID)
 	c.HeartbeatTimeout, c.ElectionTimeout = cfg.Election, cfg.Election
@@ -30,7 +30,8 @@ func openRaft(cfg Config, machine raft.FSM) (*raft.Raft, error) {
 			return nil, fmt.Errorf("write the founding entry: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(c, machine, cfg.Stores.Log, cfg.Stores.Stable, cfg.Stores.Snapshots, cfg.Transport)
+	r, err := raft.NewRaft(c, machine, cfg.Stores.Log, cfg.Stores.Stable,
+		readSnapshots{cfg.Stores.Snapshots, f}, followed{cfg.Transport, f})
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
