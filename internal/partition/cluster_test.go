@@ -41,6 +41,7 @@ type cluster struct {
 	replicas []*replica
 	files    bool // logs are files, not memory
 	tune     func(*partition.Config)
+	storing  func(*replica, *partition.StoreOptions)
 
 	mu    sync.Mutex
 	sent  []*sent
@@ -160,6 +161,9 @@ func (r *replica) start() {
 		r.disk.file, r.disk.onFile = d, cl.files
 		return r.disk
 	})
+	if cl.storing != nil {
+		cl.storing(r, &o)
+	}
 	var err error
 	r.stores, err = partition.OpenStores(folder, o)
 	r.must(err)
