@@ -40,6 +40,14 @@ var fakes = []fake{
 		text: `package fsm; import _ "github.com/hashicorp/raft"`},
 	{rule: "raft", want: "imports github.com/hashicorp/raft-boltdb/v2", path: "internal/node/a.go",
 		text: `package node; import _ "github.com/hashicorp/raft-boltdb/v2"`},
+	{rule: "consensus", want: "RecoverCluster", path: "internal/system/a.go",
+		text: `package system; import r "github.com/hashicorp/raft"; var f = r.RecoverCluster`},
+	{rule: "consensus", want: "Restore", path: "internal/partition/a.go",
+		text: `package partition; import "github.com/hashicorp/raft"; func f(r *raft.Raft) { r.Restore(nil, nil, 0) }`},
+	{rule: "consensus", want: "NotifyCh", path: "internal/partition/a.go",
+		text: `package partition; import "github.com/hashicorp/raft"; func f(c *raft.Config) { c.NotifyCh = nil }`},
+	{rule: "consensus", want: "PreVoteDisabled", path: "internal/partition/a.go",
+		text: `package partition; import "github.com/hashicorp/raft"; var c = raft.Config{PreVoteDisabled: true}`},
 	{rule: "grpc", want: "imports google.golang.org/grpc/status", path: "internal/partition/a.go",
 		text: `package partition; import _ "google.golang.org/grpc/status"`},
 	{rule: "kubernetes", want: "imports k8s.io/apimachinery/pkg/runtime", path: "cmd/quotanode/main.go",
@@ -165,7 +173,7 @@ func f(m map[string]int) (n int, names []string) {
 `,
 	"internal/policy/file/doc.go": "// Package file is.\npackage file\nimport _ \"github.com/quorate/quorate/internal/policy\"\nimport _ \"os\"",
 	"internal/fsm/doc.go":         "// Package fsm is.\npackage fsm",
-	"internal/fsm/raft.go":        `package fsm; import _ "github.com/hashicorp/raft"`,
+	"internal/fsm/raft.go":        `package fsm; import _ "github.com/hashicorp/raft"; func (t) Restore() {}; func f() { t{}.Restored(); Restore() }`,
 	"internal/partition/doc.go":   "// Package partition is.\npackage partition\nimport _ \"github.com/quorate/quorate/internal/fsm\"",
 	"internal/partition/store/doc.go": `// Package store is.
 package store

@@ -23,6 +23,7 @@ type rule struct {
 var rules = []rule{
 	{"arrows", "each room imports only the rooms below it", arrows},
 	{"raft", "only partition, transport, system and fsm/raft.go name hashicorp/raft", onlyThere("raft")},
+	{"consensus", "it would drop entries that a majority holds, or stop Raft's main loop", consensus},
 	{"grpc", "only server, gateway, api, transport, node and operator name grpc", onlyThere("grpc")},
 	{"kubernetes", "only operator, api/policy and cmd/operator name Kubernetes", onlyThere("kubernetes")},
 	{"flags", "only cmd reads flags", onlyThere("flags")},
@@ -216,6 +217,38 @@ func calls(h *house, f source, pkg string, forbidden ...string) (found []string)
 		return true
 	})
 	return found
+}
+
+// consensus refuses what the library offers and nobody here may take (docs/decisions/raft.md): what makes a log or a
+// state up, what its main loop waits for, and elections without the question that comes first.
+func consensus(h *house) (found []string) {
+	product(h, func(f source) {
+		if !slices.ContainsFunc(f.syntax.Imports, func(s *ast.ImportSpec) bool { return importPath(s) == raftModule }) {
+			return
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if name := selected(n); slices.Contains(notOurs, name) {
+				found = append(found, fmt.Sprintf("%s: %s", h.at(n), name))
+			}
+			return true
+		})
+	})
+	return found
+}
+
+var notOurs = []string{"RecoverCluster", "BootstrapCluster", "Restore", "NotifyCh", "PreVoteDisabled"}
+
+// selected is the name that a selector or a literal's field has.
+func selected(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.SelectorExpr:
+		return n.Sel.Name
+	case *ast.KeyValueExpr:
+		if key, ok := n.Key.(*ast.Ident); ok {
+			return key.Name
+		}
+	}
+	return ""
 }
 
 func exits(h *house) (found []string) {
