@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 )
@@ -208,16 +209,22 @@ func (c *Call) check() error {
 		return fmt.Errorf("answer %q", c.Answer)
 	}
 	switch {
-	case len(c.ID) != 32:
-		return fmt.Errorf("id %q is not 32 digits", c.ID)
+	case !isID(c.ID):
+		return fmt.Errorf("id %q is not 32 hexadecimal digits", c.ID)
 	case c.Cost == 0 || c.Cost > math.MaxInt64:
 		return fmt.Errorf("cost %d", c.Cost)
 	case c.Partition < -1 || c.Time < 0:
 		return fmt.Errorf("partition %d, time %d", c.Partition, c.Time)
-	case c.Answer == Allow && c.Quota != "" && c.Partition < 0:
-		return fmt.Errorf("an allow without partition and time")
+	case c.Answer == Allow && c.Quota != "" && (c.Partition < 0 || c.Cost > most):
+		return fmt.Errorf("an allow of %d in partition %d", c.Cost, c.Partition)
 	}
 	return span(c.Sent, c.Answered)
+}
+
+func isID(text string) bool {
+	var id [16]byte
+	n, err := hex.Decode(id[:min(16, len(text)/2)], []byte(text[:min(32, len(text))]))
+	return err == nil && n == 16 && len(text) == 32
 }
 
 func (u *Usage) check() error {
