@@ -4,55 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 )
-
-func (o *options) check() error {
-	switch {
-	case o.partitions < 1 || o.partitions >= mostPartitions:
-		return fmt.Errorf("-partitions is %d, not within 1..%d", o.partitions, mostPartitions-1)
-	case o.perMessage < 1 || o.perMessage > mostChecks:
-		return fmt.Errorf("-batch is %d, not within 1..%d", o.perMessage, mostChecks)
-	case o.callers < 0 || o.callers > maxInFlight:
-		return fmt.Errorf("-callers is %d, not within 0..%d", o.callers, maxInFlight)
-	case o.keys < 1 || o.keys > 100_000_000:
-		return fmt.Errorf("-keys is %d, not within 1..100000000", o.keys)
-	case o.streams < 1:
-		return errors.New("-streams is below 1")
-	}
-	return nil
-}
-
-// main prepares and runs what is asked for.
-func (o *options) main() (err error) {
-	root, err := repository()
-	if err != nil {
-		return err
-	}
-	if o.programs == "" {
-		o.programs = filepath.Join(root, "test", "bench", "bin")
-	}
-	if o.build {
-		if err := buildPrograms(root, o.programs, o.profileDir != ""); err != nil {
-			return err
-		}
-	}
-	if err := onDisk(o.dir); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(o.dir, "quorate-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return o.single(dir)
-}
 
 // session is a running cluster with an engine that asks it.
 type session struct {
 	*cluster
 	engine *engine
-	family byte // of the keys that come next, so that each leg has fresh ones
+	family byte // of the keys that were asked for last: each leg has fresh ones
+
+	gateway *process // that is asked; nil: nodes are
 }
 
 func (o *options) openSession(dir string, partitions int, tls bool) (*session, error) {
@@ -63,7 +25,7 @@ func (o *options) openSession(dir string, partitions int, tls bool) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cluster: c, family: 'a'}
+	s := &session{cluster: c, family: 'A'}
 	creds, err := c.credentials()
 	if err == nil {
 		s.engine, err = newEngine(r, creds, o.streams, o.perMessage)
@@ -72,6 +34,26 @@ func (o *options) openSession(dir string, partitions int, tls bool) (*session, e
 		return nil, errors.Join(err, c.stop())
 	}
 	return s, nil
+}
+
+// follow asks other nodes from now on if leaders have changed. Within a leg that is an error: its figures would be
+// those of an election.
+func (s *session) follow() error {
+	r, err := s.awaitLeaders()
+	if err != nil || slices.Equal(r.leaders, s.engine.routes.leaders) {
+		return err
+	}
+	creds, err := s.credentials()
+	if err != nil {
+		return err
+	}
+	e, err := newEngine(r, creds, s.engine.streams, s.engine.perMessage)
+	if err != nil {
+		return err
+	}
+	old := s.engine
+	s.engine = e
+	return old.close()
 }
 
 func (s *session) close() error { return errors.Join(s.engine.close(), s.cluster.stop()) }
@@ -95,8 +77,10 @@ type leg struct {
 	Entries   uint64   `json:"entries"`
 	Elections uint64   `json:"elections"`
 	// CPU is the nodes' processor time for each decision.
-	CPU      float64 `json:"cpu_us_per_decision"`
-	Cores    load    `json:"cores"`
+	CPU   float64 `json:"cpu_us_per_decision"`
+	Cores load    `json:"cores"`
+	// Gateway is the gateway's processor time for each decision, where one was asked.
+	Gateway  float64 `json:"gateway_us_per_decision,omitempty"`
 	PerEntry float64 `json:"decisions_per_entry"`
 	// Asked and Told are how many checks and answers a message held.
 	Asked float64 `json:"checks_per_message"`
@@ -117,6 +101,10 @@ func (s *session) measure(name string, loop ask) (*leg, error) {
 	if err != nil {
 		return nil, err
 	}
+	front, err := s.gatewayTime()
+	if err != nil {
+		return nil, err
+	}
 	m, err := loop()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -131,6 +119,11 @@ func (s *session) measure(name string, loop ask) (*leg, error) {
 	all := float64(m.decisions() + m.errors)
 	l.Cores, l.CPU = after.since(used), round((after.nodes-used.nodes)*1e6/max(1, all), 2)
 	l.Asked, l.Told = perMessage(all, s.engine.sent.Load()-sent), perMessage(all, s.engine.received.Load()-received)
+	if passed, err := s.gatewayTime(); err != nil {
+		return nil, err
+	} else if s.gateway != nil {
+		l.Gateway = round((passed-front)*1e6/max(1, all), 2)
+	}
 	now, err := s.progress()
 	if err != nil {
 		return nil, err
@@ -138,6 +131,14 @@ func (s *session) measure(name string, loop ask) (*leg, error) {
 	l.Events, l.Entries, l.Elections = now.since(before)
 	l.PerEntry = perMessage(float64(m.allows), l.Entries)
 	return l, nil
+}
+
+// gatewayTime is what the gateway has used, 0 if there is none.
+func (s *session) gatewayTime() (float64, error) {
+	if s.gateway == nil {
+		return 0, nil
+	}
+	return processorTime(strconv.Itoa(s.gateway.pid()))
 }
 
 func perMessage(all float64, messages uint64) float64 { return round(all/float64(max(1, messages)), 1) }
@@ -157,47 +158,6 @@ func (l *leg) agree() error {
 		errs = append(errs, fmt.Errorf("%s: nothing is known of what replicas have applied", l.Name))
 	}
 	return errors.Join(errs...)
-}
-
-// single runs one workload on a cluster of its own.
-func (o *options) single(dir string) (err error) {
-	s, err := o.openSession(dir, o.partitions, o.tls)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	w := workload{entry: entryOf(o.workload), family: s.family, keys: o.keys, zipf: o.zipf, seed: o.seed}
-	if _, err := s.engine.closed(w, max(o.callers, 1), o.warm); err != nil {
-		return err
-	}
-	w.family++
-	w.seed++
-	loop := func() (*measured, error) { return s.engine.closed(w, o.callers, o.seconds) }
-	if o.rate > 0 {
-		loop = func() (*measured, error) { return s.engine.open(w, o.rate, o.seconds) }
-	}
-	wait, err := s.profiles(o.profileDir, o.workload, o.seconds)
-	if err != nil {
-		return err
-	}
-	l, err := s.measure(o.workload, loop)
-	if err = errors.Join(err, wait()); err != nil {
-		return err
-	}
-	o.show(l)
-	return l.agree()
-}
-
-func entryOf(workload string) string {
-	switch workload {
-	case "open", "shut":
-		return workload
-	}
-	return "principal"
-}
-
-func (o *options) show(l *leg) {
-	fmt.Fprintf(o.out, "%+v\n", *l)
 }
 
 func round(v float64, digits int) float64 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -28,6 +30,7 @@ type options struct {
 	programs   string
 	build      bool
 	dir        string
+	reportFile string
 	out        io.Writer // for people
 }
 
@@ -48,7 +51,7 @@ func main() {
 func parse(args []string) (*options, error) {
 	o := &options{out: os.Stdout}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.workload, "workload", "strict", "one of: strict, open, shut")
+	f.StringVar(&o.workload, "workload", "strict", "quick, all, or one of: strict; open, shut (one hot key)")
 	f.IntVar(&o.partitions, "partitions", 1, "partitions of the cluster, below 128")
 	o.seconds, o.warm = 5*time.Second, 2*time.Second
 	f.Var((*seconds)(&o.seconds), "seconds", "how long to measure, in `seconds`")
@@ -65,6 +68,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.programs, "bin", "", "folder of the programs; default: test/bench/bin of the repository")
 	f.BoolVar(&o.build, "build", true, "build the programs first")
 	f.StringVar(&o.dir, "dir", os.TempDir(), "folder for the nodes' data, on the disk that is measured")
+	f.StringVar(&o.reportFile, "report", "", "file for all figures, JSON")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -72,6 +76,49 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("what is %q? There are flags only", f.Arg(0))
 	}
 	return o, o.check()
+}
+
+func (o *options) check() error {
+	switch {
+	case !slices.Contains([]string{"quick", "all", "strict", openEntry, shutEntry}, o.workload):
+		return fmt.Errorf("-workload is %q, which there isn't", o.workload)
+	case o.partitions < 1 || o.partitions >= mostPartitions:
+		return fmt.Errorf("-partitions is %d, not within 1..%d", o.partitions, mostPartitions-1)
+	case o.perMessage < 1 || o.perMessage > mostChecks:
+		return fmt.Errorf("-batch is %d, not within 1..%d", o.perMessage, mostChecks)
+	case o.callers < 0 || o.callers > maxInFlight:
+		return fmt.Errorf("-callers is %d, not within 0..%d", o.callers, maxInFlight)
+	case o.keys < 1 || o.keys > 100_000_000:
+		return fmt.Errorf("-keys is %d, not within 1..100000000", o.keys)
+	case o.streams < 1:
+		return errors.New("-streams is below 1")
+	}
+	return nil
+}
+
+// main prepares and runs what is asked for.
+func (o *options) main() (err error) {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	if o.programs == "" {
+		o.programs = filepath.Join(root, "test", "bench", "bin")
+	}
+	if o.build {
+		if err := buildPrograms(root, o.programs, o.profileDir != ""); err != nil {
+			return err
+		}
+	}
+	if err := onDisk(o.dir); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(o.dir, "quorate-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return o.run(dir)
 }
 
 // seconds is a duration that is written as a number of seconds.

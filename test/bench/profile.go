@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"time"
 )
@@ -56,4 +57,14 @@ func fetch(url, path string) (err error) {
 	}
 	_, err = io.Copy(f, response.Body)
 	return errors.Join(err, f.Close())
+}
+
+// fileName is a leg's name without what files' names shouldn't have.
+func fileName(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return '-'
+	}, name)
 }

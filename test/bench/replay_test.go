@@ -24,8 +24,8 @@ func BenchmarkReplay(b *testing.B) {
 		writeCombined(b, path, 1_000_000)
 		for b.Loop() {
 			took, bytes := replay(b, quotactl, nil, 1_000_000, path, "--limit", "10", "--window", "60s", "--key", "ip")
-			report(b, took.Seconds(), "seconds", 5)
-			report(b, float64(bytes)/1e6, "MB", 300)
+			against(b, took.Seconds(), "seconds", 5)
+			against(b, float64(bytes)/1e6, "MB", 300)
 		}
 	})
 	b.Run("fifty million unsorted rows", func(b *testing.B) {
@@ -34,13 +34,13 @@ func BenchmarkReplay(b *testing.B) {
 			go func() { _ = out.CloseWithError(writeUnsorted(out, 50_000_000)) }()
 			took, bytes := replay(b, quotactl, in, 50_000_000, "--limit", "10", "--window", "60s", "--key", "user")
 			b.ReportMetric(took.Seconds(), "seconds")
-			report(b, float64(bytes)/1e6, "MB", 300)
+			against(b, float64(bytes)/1e6, "MB", 300)
 		}
 	})
 }
 
-// report prints a figure beside its target.
-func report(b *testing.B, value float64, unit string, target float64) {
+// against prints a figure beside its target.
+func against(b *testing.B, value float64, unit string, target float64) {
 	b.ReportMetric(value, unit)
 	verdict := "met"
 	if value > target {
