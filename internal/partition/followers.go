@@ -28,6 +28,7 @@ type follower struct {
 	heard   int64  // monotonic; when it answered last
 	needs   uint64 // the first entry that it may lack; 0: not known
 	matched uint64 // the last entry that it has for certain
+	newest  uint64 // the last entry of its log
 }
 
 func newFollowers(now func() int64, silent time.Duration) *followers {
@@ -53,7 +54,7 @@ func (f *followers) note(id raft.ServerID, term uint64, change func(*follower)) 
 // appended notes the answer to entries, or to a heartbeat, which names none and proves nothing of the log.
 func (f *followers) appended(id raft.ServerID, asked *raft.AppendEntriesRequest, got *raft.AppendEntriesResponse) {
 	f.note(id, asked.Term, func(one *follower) {
-		one.heard = f.now()
+		one.heard, one.newest = f.now(), got.LastLog
 		last := asked.PrevLogEntry + uint64(len(asked.Entries))
 		switch {
 		case got.Success && last > 0:
@@ -86,6 +87,19 @@ func (f *followers) keepFrom(first uint64) uint64 {
 		keep(needs)
 	}
 	return from
+}
+
+// have reports whether a follower that is there has a log as far as an entry.
+func (f *followers) have(index uint64) bool {
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, one := range f.by {
+		if one.newest >= index && now-one.heard <= f.silent {
+			return true
+		}
+	}
+	return false
 }
 
 // reading notes that the snapshot that ends before an entry is being read, until done is called.

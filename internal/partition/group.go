@@ -59,6 +59,9 @@ type Config struct {
 	EnqueueTimeout time.Duration
 	// GiveUp is when the outcome of an entry counts as unknown. 5 s.
 	GiveUp time.Duration
+	// StalledAfter is how long a leader may get nothing applied until it hands over; twice as long, and its
+	// process ends. More than the largest request takes on a slow link. 20 s.
+	StalledAfter time.Duration
 	// FirstRetry is when a first entry or settings are tried again. 2 s.
 	FirstRetry time.Duration
 	// LogBytes is how much the log may weigh before it is compacted to half of that: more, and a
@@ -85,6 +88,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.CheckpointEvery, time.Minute)
 	setDefault(&c.EnqueueTimeout, time.Second)
 	setDefault(&c.GiveUp, 5*time.Second)
+	setDefault(&c.StalledAfter, 20*time.Second)
 	setDefault(&c.FirstRetry, 2*time.Second)
 	setDefault(&c.LogBytes, 64<<20)
 }
@@ -114,6 +118,7 @@ type Group struct {
 	gaps    atomic.Uint64 // of the accumulator, seen by the leader
 	landed  atomic.Uint64 // flights that landed, ever
 	began   atomic.Int64  // monotonic; when the newest apply began
+	ended   atomic.Int64  // and when the newest that is over ended
 	latency mean
 	closing atomic.Bool
 
@@ -165,7 +170,7 @@ func Open(cfg Config) (*Group, error) {
 		Now: cfg.Source.Monotonic, MaxAge: int64(cfg.Lease),
 		Acked: func(peer raft.ServerID, term uint64, sentAt int64) { g.lease.Ack(string(peer), term, sentAt) },
 	})
-	r, err := openRaft(cfg, timed{g.machine, cfg.Source.Monotonic, &g.began}, g.followers)
+	r, err := openRaft(cfg, timed{g.machine, cfg.Source.Monotonic, &g.began, &g.ended}, g.followers)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +180,7 @@ func Open(cfg Config) (*Group, error) {
 	g.checkpointed.Store(now)
 	g.ticked.Store(now)
 	g.loop.Go(g.run)
+	g.loop.Go(g.watchProgress)
 	return g, nil
 }
 

@@ -19,6 +19,7 @@ type Metrics struct {
 	stages        [stageTotal + 1]prometheus.Observer
 	appends       prometheus.Histogram
 	leaderChanges prometheus.Counter
+	stalls        prometheus.Counter
 	clockGaps     prometheus.Counter
 }
 
@@ -79,6 +80,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_leader_changes_total", Help: "Terms that a replica of this process began to lead.",
 		}),
+		stalls: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_stalls_total", Help: "Times that a leader got nothing applied for so long that it handed over.",
+		}),
 		clockGaps: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_clock_gaps_total", Help: "Advances of the clocks that a leader didn't count as time.",
 		}),
@@ -98,7 +102,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for s, label := range stageLabels {
 		m.stages[s] = stages.WithLabelValues(label)
 	}
-	r.MustRegister(decisions, m.replays, m.admissions, m.batchSize, stages, m.appends, m.leaderChanges, m.clockGaps)
+	r.MustRegister(decisions, m.replays, m.admissions, m.batchSize, stages, m.appends, m.leaderChanges, m.stalls, m.clockGaps)
 	return m
 }
 
@@ -118,16 +122,18 @@ func (m *Metrics) applied(oldest, sealed, began, ended int64) {
 	m.stages[stageTotal].Observe(seconds(oldest, ended))
 }
 
-// timed is a state machine that notes when it began to apply the newest entry. Raft applies one after another.
+// timed is a state machine that notes when it began to apply the newest entry, and when it was through. Raft
+// applies one after another.
 type timed struct {
 	*fsm.Replicated
-	now   func() int64
-	began *atomic.Int64
+	now          func() int64
+	began, ended *atomic.Int64
 }
 
 // Apply implements raft.FSM.
 func (t timed) Apply(l *raft.Log) any {
 	t.began.Store(t.now())
+	defer func() { t.ended.Store(t.now()) }()
 	return t.Replicated.Apply(l)
 }
 
