@@ -16,3 +16,6 @@ func Reseal(l *raft.Log) {
 	l.Extensions = l.Extensions[:max(0, len(l.Extensions)-4)]
 	l.Extensions = sealEntry(l)
 }
+
+// HandedOver is what the library calls applied: the newest entry that it has handed to the state machine.
+func (g *Group) HandedOver() uint64 { return g.raft.AppliedIndex() }

@@ -297,6 +297,32 @@ func TestHazardAnEntryOfAnEarlierTermIsRefused(t *testing.T) {
 	})
 }
 
+// What the library calls applied it has handed over. What a replica says that it has applied, it has.
+func TestHazardAppliedIsWhatTheMachineHasApplied(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		g := r.group.Load()
+		held := make(chan struct{})
+		first := cl.call(cl.request("three", "u1"))
+		first.Done = func(*partition.Call) { <-held; first.answers.Add(1); close(first.done) } // holds up the apply
+		g.Submit(first.Call)
+		pass(time.Second)
+		before := g.Status().Applied
+		second := r.submit(cl.request("three", "u1"))[0]
+		pass(time.Second)
+		if handed := g.HandedOver(); handed <= before {
+			t.Fatalf("entry %d is handed over, and %d applied: nothing is tried", handed, before)
+		}
+		if now := g.Status().Applied; now != before || second.answers.Load() != 0 {
+			t.Errorf("entry %d counts as applied, %d was the last", now, before)
+		}
+		close(held)
+		if o := second.wait(); o.Result != partition.Allowed || g.Status().Applied <= before {
+			t.Errorf("afterwards: %s, entry %d is applied", name(o.Result), g.Status().Applied)
+		}
+	})
+}
+
 // termless is a log whose entries are stamped in the term that they are logged in, whatever they say.
 type termless struct{ raft.LogStore }
 
