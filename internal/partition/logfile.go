@@ -22,6 +22,9 @@ func openLogFile(folder string) (*raftboltdb.BoltStore, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	if err := protect(func() error { return verifyPages(path) }); err != nil {
+		return nil, err
+	}
 	return openBolt(path)
 }
 

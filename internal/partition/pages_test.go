@@ -1,0 +1,152 @@
+package partition_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/partition"
+)
+
+const pageSize = 4096
+
+// logFile makes a log of many pages, of some kinds: branches, leaves, long ones.
+func logFile(t testing.TB, folder string) []byte {
+	t.Helper()
+	stores, err := partition.OpenStores(folder, options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := uint64(1); from <= 600; from += 20 {
+		var logs []*raft.Log
+		for i := from; i < from+20; i++ {
+			l := entry(i, 1, int64(i))
+			if i%50 == 0 {
+				l.Extensions = make([]byte, 9000)
+			}
+			logs = append(logs, l)
+		}
+		if err := stores.Log.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(stores.Stable.SetUint64([]byte("term"), 1), stores.Close()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "raft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func options(t testing.TB) partition.StoreOptions {
+	return partition.StoreOptions{
+		Elapsed: func() int64 { return 0 }, TimeOf: timeOf, Check: check, SnapshotTime: snapshotTime,
+		Fatal: func(err error) { t.Log(err) },
+	}
+}
+
+// opened opens stores on a file with this content, reads all that is there, and returns the first error.
+func opened(t testing.TB, content []byte) error {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "raft.db"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stores, err := partition.OpenStores(folder, options(t))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stores.Close() }()
+	first, err := stores.Log.FirstIndex()
+	last, lerr := stores.Log.LastIndex()
+	if err = errors.Join(err, lerr); err != nil {
+		return err
+	}
+	for i := first; i <= last; i++ {
+		if err := stores.Log.GetLog(i, new(raft.Log)); err != nil {
+			return err
+		}
+	}
+	return stores.Log.StoreLog(entry(last+1, 2, int64(last)))
+}
+
+// Pages that are lost, put in another's place or of another time, a byte of a page's head or elements: the process goes
+// on, whatever the file then is. bbolt by itself panics over most of it, on a goroutine where nobody can help.
+func TestDamagedPagesEndNoProcess(t *testing.T) {
+	sound := logFile(t, t.TempDir())
+	if err := opened(t, sound); err != nil {
+		t.Fatal(err)
+	}
+	pages := len(sound) / pageSize
+	seeds(t, 300, func(t *testing.T, rng *rand.Rand) {
+		damaged := append([]byte(nil), sound...)
+		page := damaged[pageSize*(2+rng.IntN(pages-2)):][:pageSize]
+		what := rng.IntN(4)
+		switch what {
+		case 0:
+			clear(page)
+		case 1:
+			copy(page, sound[pageSize*(2+rng.IntN(pages-2)):])
+		case 2:
+			copy(page[8:], sound[pageSize*(2+rng.IntN(pages-2)):][8:pageSize]) // and keeps its number
+		case 3:
+			page[rng.IntN(64)] ^= byte(1 << rng.IntN(8))
+		}
+		_ = opened(t, damaged)
+	})
+}
+
+// Each kind of damage is noticed at the start, by its name.
+func TestDamagedPagesAreNamed(t *testing.T) {
+	sound := logFile(t, t.TempDir())
+	branch := -1
+	for n := 2; n < len(sound)/pageSize; n++ {
+		if p := sound[n*pageSize:]; int(binary.LittleEndian.Uint64(p)) == n && p[8] == 1 && binary.LittleEndian.Uint16(p[10:]) > 3 {
+			branch = n // the last one that was written; freed ones may be stale
+		}
+	}
+	if branch < 0 {
+		t.Fatal("the log has no branch")
+	}
+	for what, damage := range map[string]func(page []byte){
+		"is another one":  func(p []byte) { p[0]++ },
+		"is of kind 16":   func(p []byte) { p[8] = 16 },
+		"with 0 elements": func(p []byte) { p[10], p[11] = 0, 0 },
+		"beyond its end":  func(p []byte) { binary.LittleEndian.PutUint32(p[16:], 1<<31) },
+		"is named twice":  func(p []byte) { copy(p[16+16+8:16+16+16], p[16+8:16+16]) },
+		"is named, of":    func(p []byte) { p[16+16+8+3] = 1 },
+		"in the wrong place": func(p []byte) {
+			copy(p[16:20], binary.LittleEndian.AppendUint32(nil, binary.LittleEndian.Uint32(p[32:])+16)) // the second's key
+		},
+	} {
+		damaged := append([]byte(nil), sound...)
+		damage(damaged[branch*pageSize:][:pageSize])
+		if err := opened(t, damaged); !errors.Is(err, partition.ErrDamaged) || !strings.Contains(fmt.Sprint(err), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	if err := opened(t, sound[:len(sound)/2]); !errors.Is(err, partition.ErrDamaged) || !strings.Contains(err.Error(), "beyond the end") {
+		t.Errorf("half a file: got %v", err)
+	}
+}
+
+// Any bytes behind the meta pages.
+func FuzzDamagedPages(f *testing.F) {
+	sound := logFile(f, f.TempDir())
+	f.Add(uint32(0), []byte{1})
+	f.Add(uint32(16), []byte{255, 255, 255, 255, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, at uint32, change []byte) {
+		damaged := append([]byte(nil), sound...)
+		copy(damaged[2*pageSize+int(at)%(len(damaged)-2*pageSize):], change)
+		_ = opened(t, damaged)
+	})
+}
