@@ -15,6 +15,13 @@ type Options struct {
 	// Live: no denial in the history was remembered by a client. One that was claims the time of the
 	// answer that it remembers; live ones are also held to the rules "pace" and "forward".
 	Live bool
+	// Fenced: every call of an id carried the newest decision time that was known when the id was first sent (as
+	// those of the product's client do), and so isn't charged once half the horizon has passed since. Without that a
+	// call that nobody has heard of may be charged at any time.
+	Fenced bool
+	// Lead is by how much the time of what a leader answers from memory can be ahead of the newest entry's,
+	// so that a later leader's may be lower. 0: 10 s; the product's leaders log their time every 5.
+	Lead time.Duration
 	// Patience bounds the search for an order, for each piece of a key's history (rule "linear"). 0: 20 s.
 	Patience time.Duration
 	// AllowUndecided: a search that took longer is reported, and doesn't fail the history.
@@ -26,6 +33,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.RetryHorizon == 0 {
 		o.RetryHorizon = 20 * time.Second
+	}
+	if o.Lead == 0 {
+		o.Lead = 10 * time.Second
 	}
 	if o.Patience == 0 {
 		o.Patience = 20 * time.Second

@@ -26,7 +26,7 @@ type event struct {
 	sum      uint64 // costs of its stream up to it, itself included
 }
 
-// maybe is a call, without an answer that says otherwise, that may have been charged, at any time after it was sent.
+// maybe is a call whose answer doesn't say whether it was charged. It may have been, at any time after it was sent.
 type maybe struct {
 	sent int64
 	cost uint64
@@ -188,7 +188,7 @@ func (c *Checker) unknownsOf(run []int32, events []event) {
 	}
 	for _, i := range run {
 		k := c.kept.at(i)
-		if k.answer != isUnknown || k.sent < covered {
+		if k.answer != isUnknown && (k.answer == isAllow || !k.resent) || k.sent < covered {
 			continue
 		}
 		covered = k.sent + half

@@ -72,8 +72,8 @@ const (
 	Allow Answer = "allow"
 	// Deny: it must not be.
 	Deny Answer = "deny"
-	// Unavailable: no decision, and the answer means that nothing was charged under this id by this call, and
-	// nothing will be. A caller that can't tell writes Unknown.
+	// Unavailable: no decision, and the answer means that nothing was charged by this call, and nothing will
+	// be. A caller that can't tell writes Unknown.
 	Unavailable Answer = "unavailable"
 	// Unknown: no answer came, or one that says that the outcome isn't known. The call may have been charged, or
 	// may yet be.
@@ -104,6 +104,11 @@ type Call struct {
 	Answer Answer `json:"answer"`
 	// Reason is why, as the answer says.
 	Reason string `json:"reason"`
+	// Resent: an earlier send of this very call may still have been on its way when it was answered (the caller
+	// asks through a client that sends again by itself). Then it may have been charged whatever the answer says: a
+	// copy that comes late finds room where the other one found none. Who sees each send writes a line for each,
+	// and never needs this. A client that counts its resends shows that it had none by a count that didn't move.
+	Resent bool `json:"resent,omitempty"`
 	// Replayed: the allow says that an earlier send of the id was charged, not this one.
 	Replayed bool `json:"replayed"`
 	// Partition is whose decision time Time is; -1 if the answer doesn't say.

@@ -167,7 +167,7 @@ func (c *Checker) denialOp(i int32) porcupine.Operation {
 	k := c.kept.at(i)
 	s := &step{denial: k, bounds: c.verdictsOf(k).bounds}
 	for _, b := range s.bounds {
-		sum := c.mayHave(k.subject, k.answered)
+		sum := c.mayHaveFor(k, b.window)
 		for _, st := range c.streamsOf(k.subject) {
 			if st.part == k.partition && st.epoch < k.epoch {
 				sum += c.within(st, k.time-b.window, k.time)

@@ -16,7 +16,7 @@ type call struct {
 	client, node, reason int32 // in store.names
 	line                 int32
 	answer               answer
-	replayed             bool
+	replayed, resent     bool
 }
 
 type answer uint8
@@ -89,7 +89,7 @@ func (s *store) add(line int, l *Call) {
 	*last = append(*last, call{
 		sent: l.Sent, answered: l.Answered, time: l.Time, cost: l.Cost, epoch: l.Epoch,
 		subject: none, partition: int32(l.Partition), client: s.name(l.Client), node: s.name(l.Node),
-		reason: s.name(l.Reason), line: int32(line), answer: numberOf(l.Answer), replayed: l.Replayed,
+		reason: s.name(l.Reason), line: int32(line), answer: numberOf(l.Answer), replayed: l.Replayed, resent: l.Resent,
 	})
 	c := &(*last)[len(*last)-1]
 	_, _ = hex.Decode(c.id[:], []byte(l.ID)) // Call.check has seen its digits
@@ -123,7 +123,7 @@ func (a answer) text() Answer { return [...]Answer{Allow, Deny, Unavailable, Unk
 func (s *store) line(c *call) Line {
 	l := &Call{
 		Client: s.names[c.client], ID: hex.EncodeToString(c.id[:]), Cost: c.cost, Sent: c.sent, Answered: c.answered,
-		Answer: c.answer.text(), Reason: s.names[c.reason], Replayed: c.replayed, Partition: int(c.partition),
+		Answer: c.answer.text(), Reason: s.names[c.reason], Replayed: c.replayed, Resent: c.resent, Partition: int(c.partition),
 		Epoch: c.epoch, Time: c.time, Node: s.names[c.node],
 	}
 	if c.subject != none {

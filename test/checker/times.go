@@ -152,9 +152,7 @@ type usage struct {
 func (c *Checker) judgeUsages() {
 	for i := range c.usages {
 		u := &c.usages[i]
-		quota := c.kept.subjects[u.subject].quota
-		clock := c.clocks[clockKey{int32(u.said.Partition), u.said.Epoch}]
-		v := c.sets.verdicts(quota, clock.surely(u.said.Time-c.sets.longest(quota)), u.said.Answered)
+		v := c.setsOf(u.subject, clockKey{int32(u.said.Partition), u.said.Epoch}, u.said.Time, u.said.Answered)
 		if v.excuse != "" {
 			c.count("usages not judged: " + v.excuse)
 			continue
@@ -191,7 +189,7 @@ func (c *Checker) limitAt(u *usage, name string) (window int64, most uint64) {
 
 func (c *Checker) judgeUsage(u *usage, l Used, window int64, lowest uint64) {
 	c.count("usages judged")
-	acked, possible := uint64(0), c.mayHave(u.subject, u.said.Answered)
+	acked, possible := uint64(0), c.mayHave(u.subject, u.said.Answered, clockKey{int32(u.said.Partition), u.said.Epoch}, u.said.Time-window)
 	var events []*event
 	for _, s := range c.streamsOf(u.subject) {
 		if s.part != int32(u.said.Partition) || s.epoch > u.said.Epoch {
@@ -219,9 +217,23 @@ func (c *Checker) judgeUsage(u *usage, l Used, window int64, lowest uint64) {
 	}
 }
 
-// mayHave is what the calls without an outcome cost that were sent by a moment.
-func (c *Checker) mayHave(n int32, by int64) uint64 {
+// mayHave is what the calls cost that were sent by a moment and may, for all that the history says, have been charged
+// at a decision time after the given one. What carried its time along can't be, if half a horizon lies between that time
+// and the one given: it was sent when decision time was surely no later.
+func (c *Checker) mayHave(n int32, by int64, key clockKey, after int64) uint64 {
 	list := c.maybes[n]
+	if len(list) == 0 {
+		return 0
+	}
+	sum := sumTo(list, by)
+	if c.opt.Fenced {
+		sum -= sumTo(list, min(by, c.clocks[key].surely(after-int64(c.opt.RetryHorizon)/2)))
+	}
+	return sum
+}
+
+// sumTo is what those cost that were sent by a moment.
+func sumTo(list []maybe, by int64) uint64 {
 	at, _ := slices.BinarySearchFunc(list, by, func(m maybe, by int64) int {
 		if m.sent <= by {
 			return -1
