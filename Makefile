@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help check test build vet lint gen gen-check pure mutants bench
+.PHONY: help check test build vet lint gen gen-check pure mutants bench bench-tools
 
 GO   ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
@@ -52,7 +52,21 @@ pure: ## Tests of the pure rooms and the wire contract, the rules of the house, 
 mutants: ## Break the product on purpose and demand that the named tests notice
 	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
 
-bench: ## Figures of the algorithms, of the state machine and of the replay
+# What the bench runs, in a folder that git ignores.
+BENCH := test/bench/bin
+
+bench-tools: ## Build what the bench runs: the programs, its client, and an etcd to compare with
+	@mkdir -p $(BENCH)
+	$(GO) build -o $(BENCH)/ ./cmd/quotanode ./cmd/quotactl ./cmd/gateway
+	$(GO) build -o $(BENCH)/bench ./test/bench
+	$(GO) test -c -o $(BENCH)/fsm.test ./internal/fsm
+	cd test/bench/etcd && $(GO) build -o ../bin/etcdload . && $(GO) build -o ../bin/etcd go.etcd.io/etcd/server/v3
+
+# QUICK=1: the figures of one line, in less than three minutes. REPORT=file: all figures, as JSON. SEED=n: other draws.
+bench: bench-tools ## Figures: three real nodes and an etcd side by side; without QUICK=1 all workloads, algorithms, replay
+ifeq ($(QUICK),)
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 20m ./internal/limit
 	$(GO) test -run '^$$' -bench '^BenchmarkState' -benchmem -timeout 20m ./internal/fsm
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 20m ./test/bench
+endif
+	@$(BENCH)/bench -build=false -workload $(if $(QUICK),quick,all) $(if $(REPORT),-report '$(REPORT)') $(if $(SEED),-seed $(SEED))

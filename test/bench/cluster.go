@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -175,6 +176,15 @@ func (c *cluster) pids() []int {
 		all = append(all, n.pid())
 	}
 	return all
+}
+
+// log shows what the nodes have said last, for whoever asks why.
+func (c *cluster) log(out io.Writer) {
+	for _, n := range c.nodes {
+		if text := n.stderr.String(); text != "" {
+			fmt.Fprintf(out, "--- %s says\n%s\n", n.name, text)
+		}
+	}
 }
 
 // stop ends the nodes, and frees the disk.

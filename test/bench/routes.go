@@ -37,7 +37,7 @@ func (r *routes) homesOf(w workload) homes {
 	return h
 }
 
-// awaitLeaders waits until each partition has a leader, and leaders are spread evenly over the nodes.
+// awaitLeaders waits until each partition is led by the node that should.
 func (c *cluster) awaitLeaders() (*routes, error) {
 	creds, err := c.credentials()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *cluster) awaitLeaders() (*routes, error) {
 		return nil, err
 	}
 	var r *routes
-	for r == nil || !r.spread() {
+	for r == nil || !r.settled(c.nodes) {
 		m, err := watch.Recv()
 		if err != nil {
 			return nil, fmt.Errorf("wait for leaders on every node: %w", err)
@@ -84,22 +84,15 @@ func newRoutes(m *quotav1.Cluster) (*routes, error) {
 	return r, nil
 }
 
-// spread reports whether no node leads two partitions more than another.
-func (r *routes) spread() bool {
-	led := map[string]int{}
-	for _, address := range r.leaders {
-		if address == "" {
-			return false
-		}
-		led[address]++
-	}
-	least, most := len(r.leaders)/nodeCount, (len(r.leaders)+nodeCount-1)/nodeCount
-	for _, n := range led {
-		if n > most || n < least {
+// settled reports whether each partition is led by the node that leads it whenever it can: each in turn. Until then a
+// handover is to come, which would be in the middle of a leg.
+func (r *routes) settled(nodes []*node) bool {
+	for partition, address := range r.leaders {
+		if address != nodes[partition%len(nodes)].grpc {
 			return false
 		}
 	}
-	return least == 0 || len(led) == nodeCount
+	return true
 }
 
 // clientTLS is how a gateway dials nodes.

@@ -132,6 +132,7 @@ func (s *suite) take(c *session, name string, shape leg, loop ask) (*leg, error)
 	s.report.add(s.out, l)
 	if err := l.agree(); err != nil {
 		s.wrong = append(s.wrong, err)
+		c.log(s.out)
 	}
 	return l, nil
 }
