@@ -198,7 +198,7 @@ func (n *Node) linkOptions(g Genesis) transport.LinkOptions {
 		o.Server = k.ServerTLS
 		o.Client = func() *tls.Config { return k.ClientTLS(access.IsPeer) }
 		o.PeerName = func(s tls.ConnectionState) (string, error) {
-			id, err := access.FromCertificate(s.PeerCertificates[0])
+			id, err := k.Identify(s) // by what is in force now, also while a connection is open
 			if err != nil {
 				return "", err
 			}

@@ -16,8 +16,9 @@ import (
 	"github.com/quorate/quorate/internal/transport"
 )
 
-// keep writes a certificate with a role into a folder, with the authority's, and opens them as a node does.
-func (a *authority) keep(t *testing.T, dir, role string) *access.Keeper {
+// keep writes a certificate with a role into a folder, with the authority's and those that are trusted besides, and
+// opens them as a node does.
+func (a *authority) keep(t *testing.T, dir, role string, trusted ...*authority) *access.Keeper {
 	t.Helper()
 	uri, err := url.Parse(role)
 	if err != nil {
@@ -36,6 +37,12 @@ func (a *authority) keep(t *testing.T, dir, role string) *access.Keeper {
 	} {
 		err = errors.Join(err, os.WriteFile(path, pem.EncodeToMemory(&block), 0o600))
 	}
+	var more []byte
+	for _, other := range trusted {
+		more = append(more, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.cert.Raw})...)
+	}
+	old, errRead := os.ReadFile(files.CA)
+	err = errors.Join(err, errRead, os.WriteFile(files.CA, append(old, more...), 0o600))
 	k, errOpen := access.Open(files, time.Now)
 	if err = errors.Join(err, errOpen); err != nil {
 		t.Fatal(err)

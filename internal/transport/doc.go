@@ -25,8 +25,10 @@
 //     snapshot has a connection of its own, where TCP's flow control holds back that snapshot alone.
 //   - Who speaks is proven, not believed. Both ends verify the other's certificate, the hello must
 //     name the node that the certificate names, and every request the server id of one of that
-//     node's replicas. A request also names the server id that it is for: a disk that was replaced
-//     gets nothing of its predecessor's.
+//     node's replicas. An open connection is looked at again and again, and closed once what the
+//     other end has shown counts no longer: because it has expired, or its authority was dropped. A
+//     request also names the server id that it is for: a disk that was replaced gets nothing of its
+//     predecessor's.
 //   - Groups don't wait for each other. They take turns on a link frame by frame, each has a bounded
 //     queue at the sender and another at the receiver, and the goroutine that reads a link never
 //     waits for a replica.

@@ -66,6 +66,7 @@ func New(o LinkOptions) (*Links, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.reported.Store(o.Now() - int64(reportEvery))
 	l.start(l.listen)
+	l.start(l.verify)
 	return l, nil
 }
 
@@ -106,6 +107,31 @@ func (l *Links) listen() {
 		default:
 			hangUp(conn)
 			l.refuse(conn, errors.New("too many connections that have not said hello"))
+		}
+	}
+}
+
+// verify looks at all open connections until Close.
+func (l *Links) verify() {
+	ticker := time.NewTicker(l.opt.VerifyEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		l.mu.Lock()
+		remotes := slices.Collect(maps.Values(l.remotes))
+		l.mu.Unlock()
+		all := []*conns{l.conns}
+		for _, r := range remotes {
+			all = append(all, r.conns)
+		}
+		for _, c := range all {
+			c.verify(func(node string, err error) {
+				l.opt.Log.Info("connection closed: its certificate counts no longer", "peer", node, "error", err)
+			})
 		}
 	}
 }

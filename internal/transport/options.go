@@ -27,7 +27,8 @@ type LinkOptions struct {
 	// the least. A client's empty ServerName becomes the node's name. With both nil there is no TLS,
 	// and a peer is who it says it is: for the loopback interface only.
 	Server, Client func() *tls.Config
-	// PeerName returns the node's name in the certificate of the other end. Needed with TLS.
+	// PeerName returns the node's name in the certificate of the other end, or an error if that doesn't count any
+	// more: it is asked again every VerifyEvery for as long as the connection is open. Needed with TLS.
 	PeerName func(tls.ConnectionState) (node string, err error)
 
 	// Log hears of links that come and go, and of who was refused.
@@ -57,6 +58,9 @@ type LinkOptions struct {
 	RestoreTimeout time.Duration
 	// HelloTimeout bounds dialling, and the handshake and hello of a connection, each. 5 s.
 	HelloTimeout time.Duration
+	// VerifyEvery is how often it is looked at who is at the other end of each open connection, so that none
+	// outlives its certificate, or the CA that was trusted for it, by more. 10 s.
+	VerifyEvery time.Duration
 	// PingEvery is how often a link is tried, and Silence how long one may bring or take nothing before
 	// it counts as broken; at least twice as long. 1 s and 5 s.
 	PingEvery, Silence time.Duration
@@ -83,6 +87,7 @@ func (o *LinkOptions) setDefaults() {
 	setDefault(&o.SnapshotStall, 10*time.Second)
 	setDefault(&o.RestoreTimeout, 30*time.Second)
 	setDefault(&o.HelloTimeout, 5*time.Second)
+	setDefault(&o.VerifyEvery, 10*time.Second)
 	setDefault(&o.PingEvery, time.Second)
 	setDefault(&o.Silence, 5*time.Second)
 	setDefault(&o.BackoffMin, 50*time.Millisecond)

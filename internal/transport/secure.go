@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +17,8 @@ import (
 type metered struct {
 	net.Conn
 	peer           atomic.Pointer[peer]
-	sent, received uint64 // before the peer was known; only one goroutine is at it then
+	proof          atomic.Pointer[proof] // nil: no TLS, or not yet
+	sent, received uint64                // before the peer was known; only one goroutine is at it then
 }
 
 func (m *metered) Read(b []byte) (int, error) {
@@ -148,7 +151,44 @@ func (c *channel) secure(conn *tls.Conn, peerName func(tls.ConnectionState) (str
 		return "", fmt.Errorf("the certificate's name %q is not a node's", name)
 	}
 	c.Conn = conn
+	c.plain.proof.Store(&proof{state, name, peerName})
 	return name, nil
+}
+
+// proof is how the other end of a connection has proven who it is.
+type proof struct {
+	state    tls.ConnectionState
+	name     string
+	peerName func(tls.ConnectionState) (string, error)
+}
+
+// again says whether it still proves that.
+func (p *proof) again() error {
+	switch name, err := p.peerName(p.state); {
+	case err != nil:
+		return err
+	case name != p.name:
+		return fmt.Errorf("the certificate's name is %q now", name)
+	}
+	return nil
+}
+
+// verify closes the connections whose other end can't prove any more who it is. What else has to end ends with them,
+// and whoever has another certificate by now dials anew with that.
+func (s *conns) verify(tell func(node string, err error)) {
+	s.mu.Lock()
+	open := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, c := range open {
+		p := c.proof.Load()
+		if p == nil {
+			continue
+		}
+		if err := p.again(); err != nil {
+			tell(p.name, err)
+			hangUp(c)
+		}
+	}
 }
 
 // clientConfig and serverConfig refuse settings with which the other end could be anybody.
@@ -206,13 +246,13 @@ func strict(config *tls.Config) *tls.Config {
 type conns struct {
 	mu     sync.Mutex
 	closed bool
-	open   map[net.Conn]struct{}
+	open   map[*metered]struct{}
 }
 
-func newConns() *conns { return &conns{open: map[net.Conn]struct{}{}} }
+func newConns() *conns { return &conns{open: map[*metered]struct{}{}} }
 
 // hold adds a connection; false if all were closed.
-func (s *conns) hold(c net.Conn) bool {
+func (s *conns) hold(c *metered) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -221,7 +261,7 @@ func (s *conns) hold(c net.Conn) bool {
 	return !s.closed
 }
 
-func (s *conns) release(c net.Conn) {
+func (s *conns) release(c *metered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
