@@ -1,6 +1,8 @@
 package partition_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -71,4 +73,36 @@ func (r *replica) replaceDisk(sameID bool) *replica {
 	anew := &replica{cluster: cl, id: r.id + "-2", clock: r.clock, disk: r.disk, registry: registry, metrics: partition.NewMetrics(registry)}
 	cl.replicas = append(cl.replicas, anew)
 	return anew
+}
+
+// What Raft says of an entry that it didn't apply proves in three cases that it is in no log. In every other the entry
+// may be applied yet, by whoever leads next: its callers must hear that nobody knows, and find out with the same id.
+func TestHazardOnlyThreeErrorsProveThatNothingWasLogged(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		g := cl.others(cl.leader())[0].group.Load() // it can name another leader
+		for i, tc := range []struct {
+			err  error
+			want partition.Result
+		}{
+			{raft.ErrNotLeader, partition.NotLeader},
+			{raft.ErrEnqueueTimeout, partition.NotLeader},
+			{raft.ErrLeadershipTransferInProgress, partition.NotLeader},
+			{raft.ErrLeadershipLost, partition.Unknown},
+			{raft.ErrRaftShutdown, partition.Unknown},
+			{raft.ErrAbortedByRestore, partition.Unknown},
+			{raft.ErrLeader, partition.Unknown},
+			{raft.ErrNothingNewToSnapshot, partition.Unknown},
+			{partition.ErrStoresClosed, partition.Unknown},
+			{errors.New("no space left on device"), partition.Unknown},
+			{fmt.Errorf("one that we never heard of: %w", os.ErrClosed), partition.Unknown},
+		} {
+			s := cl.call(cl.request("three", "u1"))
+			seq := uint64(1)<<40 + uint64(i)
+			g.Await(g.Status().Term, seq, s.Call)
+			g.Settle(seq, tc.err)
+			if o := s.wait(); o.Result != tc.want {
+				t.Errorf("%v: %s, want %s", tc.err, name(o.Result), name(tc.want))
+			}
+		}
+	})
 }
