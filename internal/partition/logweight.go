@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
 	"sync"
@@ -55,6 +56,15 @@ func (d *weighedDisk) load() error {
 		d.add(w.index, w.sum)
 	}
 	return nil
+}
+
+// whole refuses a log with a hole: no crash leaves one, a disk that lost pages may.
+func (d *weighedDisk) whole() error {
+	first, err := d.FirstIndex()
+	if err == nil && len(d.entries) > 0 && d.entries[0].index != first {
+		err = fmt.Errorf("%w: log begins at %d, and has no entry %d", ErrDamaged, first, d.entries[0].index-1)
+	}
+	return err
 }
 
 // StoreLogs implements raft.LogStore.

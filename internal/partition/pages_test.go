@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
 
 	"github.com/quorate/quorate/internal/partition"
 )
@@ -103,6 +104,19 @@ func TestDamagedPagesEndNoProcess(t *testing.T) {
 		}
 		_ = opened(t, damaged)
 	})
+}
+
+// A leaf of another time, sound in itself: what it lacks shows at the start.
+func TestALogWithAHoleIsRefused(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Log.StoreLogs(entries(1, 9, 1)))
+	b.must(b.Close())
+	b.bolt(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("logs")).Delete(binary.BigEndian.AppendUint64(nil, 5))
+	})
+	if err := b.tryOpen(); !errors.Is(err, partition.ErrDamaged) || !strings.Contains(err.Error(), "no entry 5") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // Each kind of damage is noticed at the start, by its name.

@@ -118,6 +118,9 @@ func OpenStoresOn(name string, d Disk, files raft.SnapshotStore, o StoreOptions)
 	if err := protect(weights.load); err != nil {
 		return nil, err
 	}
+	if err := protect(weights.whole); err != nil {
+		return nil, err
+	}
 	// The cache is the outermost layer: what it holds has just been stored or verified, and a read
 	// that it answers costs neither a lookup nor a checksum.
 	cache, err := raft.NewLogCache(cachedEntries, log)
