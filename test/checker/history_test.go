@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/test/checker"
 )
@@ -56,5 +59,73 @@ func TestWriterRefusesNonsense(t *testing.T) {
 	}
 	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "32") {
 		t.Errorf("Close says %v", err)
+	}
+}
+
+// FuzzReader: whatever a file holds, the reader says what is wrong with it or returns lines that make
+// sense: they can be written, come back as they were, and be judged without a panic.
+func FuzzReader(f *testing.F) {
+	names, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil || len(names) == 0 {
+		f.Fatal("no histories", err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte("{\"kind\":\"check\"}\n"))
+	f.Add([]byte(`{"answer":"deny","kind":"check","id":"` + id1 + `","cost":1,"answered":3,"partition":-1}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var lines []checker.Line
+		for r := checker.NewReader(bytes.NewReader(text)); ; {
+			l, err := r.Next()
+			if err != nil {
+				break
+			}
+			lines = append(lines, l)
+		}
+		var file bytes.Buffer
+		w := checker.NewWriter(&file)
+		if err := errors.Join(w.Write(lines...), w.Close()); err != nil {
+			t.Fatalf("what was read can't be written: %v", err)
+		}
+		r := checker.NewReader(&file)
+		for i, want := range lines {
+			if got, err := r.Next(); err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("line %d comes back as %+v, %v; was %+v", i+1, got, err, want)
+			}
+		}
+		report, err := checker.Check(lines, checker.Options{Live: true, Fenced: true, Patience: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.String() == "" {
+			t.Fatal("nothing is said")
+		}
+	})
+}
+
+// TestReaderSaysWhichLine: a history that can't be read is never judged by what could be.
+func TestReaderSaysWhichLine(t *testing.T) {
+	good := `{"kind":"mark","at":1,"name":"x","partition":0}` + "\n\n"
+	for _, bad := range []string{
+		`{"kind":"march"}`, `{"kind":"check"`, `{}`, `[]`, `{"kind":"check","id":"` + id1 + `","cost":1,"sent":5,"answered":4,"answer":"deny"}`,
+		`{"kind":"check","id":"` + id1 + `","cost":1,"sent":5,"answered":6,"answer":"perhaps"}`,
+		`{"kind":"check","id":"` + id1 + `","cost":1,"sent":5,"answer":"allow"}`,
+		`{"kind":"check","id":"zz` + id1[2:] + `","cost":1,"sent":5,"answer":"unknown"}`,
+		`{"kind":"check","id":"` + id1 + `","quota":"q","cost":1,"sent":5,"answered":6,"answer":"allow","partition":-1}`,
+		`{"kind":"check","id":"` + id1 + `","cost":0,"sent":5,"answered":6,"answer":"deny"}`,
+		`{"kind":"policies","sent":1,"answered":2,"outcome":"done"}`, `{"kind":"policies","sent":1,"outcome":"applied"}`,
+		`{"kind":"policies","sent":1,"answered":2,"outcome":"applied","limits":[{"quota":"q","limit":"a","algorithm":"rolling","window":0}]}`,
+		`{"kind":"policies","sent":1,"answered":2,"outcome":"applied","limits":[{"quota":"q","limit":"a","algorithm":"rolling","window":1},{"quota":"q","limit":"a","algorithm":"rolling","window":2}]}`,
+		`{"kind":"used","quota":"q","sent":1}`, `{"kind":"state","node":"n1"}`,
+	} {
+		_, err := checker.CheckReader(strings.NewReader(good+bad), checker.Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), "line 3: ") {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }

@@ -47,14 +47,12 @@ func (r *Reader) Next() (Line, error) {
 
 // decode reads one line's text.
 func decode(text []byte) (Line, error) {
-	var head struct {
-		Kind string `json:"kind"`
-	}
-	if err := json.Unmarshal(text, &head); err != nil {
+	kind, err := kindOf(text)
+	if err != nil {
 		return nil, err
 	}
 	var l Line
-	switch head.Kind {
+	switch kind {
 	case "policies":
 		l = &Policies{}
 	case "check":
@@ -66,10 +64,24 @@ func decode(text []byte) (Line, error) {
 	case "mark":
 		l = &Mark{}
 	default:
-		return nil, fmt.Errorf("kind %q", head.Kind)
+		return nil, fmt.Errorf("kind %q", kind)
 	}
 	if err := json.Unmarshal(text, l); err != nil {
 		return nil, err
 	}
 	return l, l.check()
+}
+
+// kindOf reads a line's kind. A Writer puts it first, and then nothing else of the line is read for it.
+func kindOf(text []byte) (string, error) {
+	if rest, ok := bytes.CutPrefix(text, []byte(`{"kind":"`)); ok {
+		if end := bytes.IndexByte(rest, '"'); end > 0 {
+			return string(rest[:end]), nil
+		}
+	}
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	err := json.Unmarshal(text, &head)
+	return head.Kind, err
 }
