@@ -45,6 +45,7 @@ type scripted struct {
 	served   chan struct{}
 
 	hold chan struct{} // nil, or closed when the node begins to read
+	mute bool          // its watch tells nothing but news; a node is never silent for more than a second
 
 	mu       sync.Mutex
 	messages []*quotav1.CheckStreamRequest
@@ -110,10 +111,19 @@ func (s *scripted) Watch(_ *quotav1.WatchRequest, stream grpc.ServerStreamingSer
 			return err
 		}
 	}
+	beats := time.NewTicker(time.Second)
+	defer beats.Stop()
+	if s.mute {
+		beats.Stop()
+	}
 	for {
 		select {
 		case m := <-s.news:
 			if err := stream.Send(m); err != nil {
+				return err
+			}
+		case <-beats.C:
+			if err := stream.Send(&quotav1.WatchResponse{}); err != nil {
 				return err
 			}
 		case <-stream.Context().Done():

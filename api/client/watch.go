@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// silence is how long a watch may bring nothing: each partition that works logs its time every 5 s, so a
-	// node that tells nothing for so long is cut off itself.
-	silence = 15 * time.Second
+	// silence is how long a watch may bring nothing: a node tells something every second, if only that it is there.
+	// One that is frozen or cut off knows no news, and who watches it doesn't hear who leads instead.
+	silence = 4 * time.Second
 	// firstPause and longestPause are between two nodes that can't be watched.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second

@@ -75,12 +75,12 @@ func TestTheNextNodeIsWatched(t *testing.T) {
 // TestASilentWatchIsLeft: a node that is cut off tells nothing, and the next one knows who leads by now.
 func TestASilentWatchIsLeft(t *testing.T) {
 	play(t, 1, func(s *scene) {
-		s.a.answer = always(reply{silent: true})
+		s.a.mute, s.a.answer = true, always(reply{silent: true})
 		s.b.first = clusterOf(1, nodeB)
 		s.b.first.Partitions[0].Term = 2
 	}, func(s *scene) {
 		s.want(s.check(), "OUTCOME_UNKNOWN")
-		time.Sleep(15 * time.Second)
+		time.Sleep(4 * time.Second)
 		s.want(s.check(), "allow")
 		if len(s.b.sends()) != 1 {
 			s.Errorf("%d sends to B", len(s.b.sends()))
@@ -88,11 +88,25 @@ func TestASilentWatchIsLeft(t *testing.T) {
 	})
 }
 
+// TestAWatchWithoutNewsIsKept: that a node has nothing to tell it tells every second.
+func TestAWatchWithoutNewsIsKept(t *testing.T) {
+	play(t, 1, func(s *scene) {
+		s.b.first = clusterOf(1, nodeB)
+		s.b.first.Partitions[0].Term = 2
+	}, func(s *scene) {
+		time.Sleep(10 * time.Minute)
+		s.want(s.check(), "allow")
+		if len(s.b.sends()) != 0 {
+			s.Error("B was watched")
+		}
+	})
+}
+
 // TestNewsKeepAWatch.
 func TestNewsKeepAWatch(t *testing.T) {
-	play(t, 1, func(s *scene) { s.b.first = nil }, func(s *scene) {
+	play(t, 1, func(s *scene) { s.a.mute, s.b.first = true, nil }, func(s *scene) {
 		for i := range 20 {
-			time.Sleep(5 * time.Second)
+			time.Sleep(3 * time.Second)
 			s.a.news <- &quotav1.WatchResponse{Partitions: []*quotav1.PartitionRoute{route(0, nodeA, 1, int64(i)*5e9)}}
 		}
 		synctest.Wait()
@@ -106,7 +120,7 @@ func TestNewsKeepAWatch(t *testing.T) {
 // TestAnotherClusterIsNotListenedTo, once one is known.
 func TestAnotherClusterIsNotListenedTo(t *testing.T) {
 	play(t, 1, func(s *scene) {
-		s.b.first = clusterOf(1, nodeB)
+		s.a.mute, s.b.first = true, clusterOf(1, nodeB)
 		s.b.first.Cluster.Id = []byte("of other people.")
 		s.b.first.Partitions[0].Term = 9
 	}, func(s *scene) {

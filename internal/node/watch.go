@@ -27,7 +27,7 @@ func (n *Node) routeOf(s partition.Standing) route {
 
 const (
 	// timesEvery is how often watchers hear decision times: a fence may be as old as that, and half the retry
-	// horizon less.
+	// horizon less. Where there is nothing to tell they hear that: one who hears nothing watches another node.
 	timesEvery = time.Second
 	// maxPart bounds a part of a policy set in one message.
 	maxPart = 1<<20 - 64<<10
@@ -85,7 +85,7 @@ func (w *watcher) tell(due bool) error {
 			m.Cluster = clusterOf(h.genesis)
 		}
 	}
-	if h != nil && !w.began || len(m.Partitions) > 0 || m.Self != nil {
+	if h != nil && (!w.began || due) || len(m.Partitions) > 0 || m.Self != nil {
 		if err := w.send(m); err != nil {
 			return err
 		}

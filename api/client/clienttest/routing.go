@@ -3,6 +3,7 @@ package clienttest
 import (
 	"encoding/binary"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
@@ -27,6 +28,8 @@ func (r *routing) Watch(_ *quotav1.WatchRequest, stream grpc.ServerStreamingServ
 			address = at.String()
 		}
 	}
+	beats := time.NewTicker(time.Second) // a node tells something every second, and whoever doesn't is left
+	defer beats.Stop()
 	var told uint64 // number of the newest set that was sent
 	for first := true; ; first = false {
 		messages, newest, news := r.server.tidings(address, first, told)
@@ -38,6 +41,7 @@ func (r *routing) Watch(_ *quotav1.WatchRequest, stream grpc.ServerStreamingServ
 		}
 		select {
 		case <-news:
+		case <-beats.C:
 		case <-stream.Context().Done():
 			return nil
 		}

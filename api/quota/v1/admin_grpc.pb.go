@@ -35,8 +35,10 @@ const (
 // Routing says where to send checks. Its callers may check, or read.
 type RoutingClient interface {
 	// Watch streams what a gateway needs to route: first the cluster, all partitions and the policies, then
-	// whatever changes, as one message for each change. It ends only with its caller, its node or the link
-	// between them. A caller that is slow misses states in between, never the newest.
+	// whatever changes, as one message for each change. Where nothing changes, a message without any news comes every
+	// second: a node that is silent for several is frozen or cut off, and another one knows more. A watch ends only
+	// with its caller, its node or the link between them. A caller that is slow misses states in between, never the
+	// newest.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -74,8 +76,10 @@ type Routing_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 // Routing says where to send checks. Its callers may check, or read.
 type RoutingServer interface {
 	// Watch streams what a gateway needs to route: first the cluster, all partitions and the policies, then
-	// whatever changes, as one message for each change. It ends only with its caller, its node or the link
-	// between them. A caller that is slow misses states in between, never the newest.
+	// whatever changes, as one message for each change. Where nothing changes, a message without any news comes every
+	// second: a node that is silent for several is frozen or cut off, and another one knows more. A watch ends only
+	// with its caller, its node or the link between them. A caller that is slow misses states in between, never the
+	// newest.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedRoutingServer()
 }
