@@ -67,7 +67,7 @@ func (p *plan) taken(at, limitAt int) taken {
 		}
 		t.first = t.first && i >= at
 		ch := &p.charges[i]
-		t.cost = min(t.cost+ch.Cost, policy.TooMuch)
+		t.cost = policy.AddCosts(t.cost, ch.Cost)
 		t.least = min(t.least, p.set.Spec(ch.Policy, limitAt, ch.Tier, ch.Override).Amount)
 	}
 	return t

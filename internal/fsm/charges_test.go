@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,29 @@ func TestUnlimitedAdmitsAndRecordsSumsBeyondTheLargestAmount(t *testing.T) {
 	}
 	r.want(fsm.VerdictDeny, r.check(1, desc("user=a")))
 	clone(t, r.m)
+}
+
+// Costs that a rule multiplies beyond all amounts don't come back to small ones where a check takes several of them
+// from one key: an even number of them summed up to nothing, which a bucket had room for and a rolling log no form.
+func TestCostsThatNeverFitNeverFitTogether(t *testing.T) {
+	for name, l := range map[string]policy.Limit{
+		"rolling": rolling(5, minute), "bucket": bucket(5, 5, minute), "counter": counter(5, minute), "fixed": fixed(5, minute),
+	} {
+		p := perUser(l)
+		p.Costs = []policy.CostRule{{When: []keyspace.Entry{{Name: "op", Value: "search"}}, Cost: 2}}
+		d := desc("user=a", "op=search")
+		for n := 1; n <= keyspace.MaxDescriptors; n++ {
+			r := start(t, settings(), p)
+			c := r.check(limit.MaxAmount, slices.Repeat([]keyspace.Descriptor{d}, n)...)
+			if a, refused := r.m.Refuse(c, r.m.Now()); !refused || !a.Exceeds {
+				t.Errorf("%s: %d charges are not refused from memory: %+v", name, n, a)
+				continue
+			}
+			if a := r.want(fsm.VerdictDeny, c); !a.Exceeds {
+				t.Errorf("%s: %d charges: %+v, want a cost that never fits", name, n, a)
+			}
+		}
+	}
 }
 
 // COST-07: there is no cost below 1. No leader writes one, so it is damage.

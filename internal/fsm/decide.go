@@ -164,7 +164,7 @@ func (m *Machine) gather(c *Check, parts []part, hashes []uint64) {
 			p.first++
 		}
 		o := &parts[p.first]
-		o.cost = min(o.cost+ch.Cost, policy.TooMuch)
+		o.cost = policy.AddCosts(o.cost, ch.Cost)
 	}
 	for i := range parts {
 		parts[i].cost = parts[parts[i].first].cost

@@ -373,7 +373,13 @@ func (h *history) question() *fsm.Check {
 		for i := range descriptors {
 			descriptors[i] = h.descriptor()
 		}
+		if len(descriptors) > 1 && h.oneIn(2) {
+			descriptors[1] = descriptors[0] // the same key twice
+		}
 		a := asked{pick(h.choices, "a", "a", "b", "c"), 1 + h.Uint64N(3)*h.Uint64N(2), descriptors}
+		if h.oneIn(20) {
+			a.cost = pick(h.choices, limit.MaxAmount, limit.MaxAmount-1, limit.MaxAmount/2+1)
+		}
 		c, ok := h.resolve(a.domain, a.cost, descriptors)
 		if !ok {
 			continue

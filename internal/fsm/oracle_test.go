@@ -1,9 +1,9 @@
 package fsm_test
 
 import (
-	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -148,10 +148,10 @@ func (o *oracle) keyOf(ch *fsm.Charge) key { return key{o.quotas[ch.Policy], str
 func (o *oracle) total(c *fsm.Check, k key) (sum uint64) {
 	for i := range c.Charges {
 		if o.keyOf(&c.Charges[i]) == k {
-			sum += c.Charges[i].Cost
+			sum = plus(sum, c.Charges[i].Cost)
 		}
 	}
-	return sum
+	return min(sum, policy.TooMuch)
 }
 
 // weigh asks every limit of every charge. The answer tells of the one that denies
@@ -220,11 +220,11 @@ func (l rollingLog) with(e event, covered bool) rollingLog {
 	}
 	events := slices.DeleteFunc(slices.Clone(l.events), func(o event) bool { return o.time <= e.time-kept })
 	if n := len(events) - 1; n >= 0 && grain > 0 && events[n].time/grain == e.time/grain {
-		e.cost += events[n].cost
+		e.cost = plus(e.cost, events[n].cost)
 		events = events[:n]
 	}
 	all := func(event) bool { return true }
-	for !covered && len(events) > 0 && sum(events[1:], all)+e.cost >= most {
+	for !covered && len(events) > 0 && plus(sum(events[1:], all), e.cost) >= most {
 		l.marks = append(l.marks, events[0].time)
 		events = events[1:]
 	}
@@ -337,7 +337,7 @@ func (w law) answer(o *oracle, cost uint64) fsm.Answer {
 	}
 	a.Verdict, a.Remaining, a.Exceeds, a.At = fsm.VerdictDeny, left, cost > w.amount, limit.Never
 	if !a.Exceeds {
-		a.At = o.first(func(t int64) bool { return w.used(o, t)+cost <= w.fitting(o, t) })
+		a.At = o.first(func(t int64) bool { return plus(w.used(o, t), cost) <= w.fitting(o, t) })
 	}
 	return a
 }
@@ -367,7 +367,7 @@ func (w law) used(o *oracle, t int64) uint64 {
 			return sum(o.events[w.key], func(e event) bool { return e.time/w.window == k })
 		}
 		part := new(big.Int).Mul(number(at(t/w.window-1)), big.NewInt(w.window-t%w.window))
-		return at(t/w.window) + roundUp(part, w.window)
+		return plus(at(t/w.window), roundUp(part, w.window))
 	}
 	return sum(o.events[w.key], func(e event) bool { return e.time/w.window == t/w.window })
 }
@@ -399,10 +399,18 @@ func (w law) debt(events []event, t int64) uint64 {
 func sum(events []event, counts func(event) bool) (units uint64) {
 	for _, e := range events {
 		if counts(e) {
-			units += e.cost
+			units = plus(units, e.cost)
 		}
 	}
 	return units
+}
+
+// plus adds, and stays at the largest number where there is none for the sum.
+func plus(a, b uint64) uint64 {
+	if sum, carry := bits.Add64(a, b, 0); carry == 0 {
+		return sum
+	}
+	return math.MaxUint64
 }
 
 func number(v uint64) *big.Int { return new(big.Int).SetUint64(v) }
@@ -410,8 +418,8 @@ func number(v uint64) *big.Int { return new(big.Int).SetUint64(v) }
 func roundUp(v *big.Int, divisor int64) uint64 {
 	q := v.Add(v, big.NewInt(divisor-1))
 	q.Div(q, big.NewInt(divisor))
-	if !q.IsUint64() || q.Uint64() > math.MaxInt64 {
-		panic(fmt.Sprintf("the oracle is asked about %v units", q))
+	if !q.IsUint64() {
+		return math.MaxUint64
 	}
 	return q.Uint64()
 }

@@ -137,6 +137,7 @@ type Group struct {
 	compactDue atomic.Int64 // monotonic; not before, after one that gained too little
 
 	mu       sync.Mutex
+	rebased  int64 // elapsed; what came before counts for no stamp, as the clock was doubted until then
 	seq      uint64
 	queue    *queue
 	inFlight map[idKey]*Call    // queued or in a flight

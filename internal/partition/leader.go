@@ -146,7 +146,7 @@ func (g *Group) firstApplied(h fsm.Header) {
 		return
 	}
 	ready := *lead
-	ready.ready, ready.clock = true, clock.TermClock{Time: h.Time, At: at}
+	ready.ready, ready.clock = true, clock.TermClock{Time: h.Time, At: max(at, g.rebased)}
 	g.lead.Store(&ready)
 	g.log.Info("ready", "term", h.Term, "time", h.Time)
 }

@@ -57,6 +57,10 @@ type sealed struct {
 	outdated []*Call // left out: resolved under another
 }
 
+// mayStamp reports whether a time that was read from lead's clock before may go into an entry: it may be that
+// leadership has passed since, or that the clock is doubted, or was. The mutex is held.
+func (g *Group) mayStamp(lead *leadership) bool { return g.lead.Load() == lead && !g.doubted.Load() }
+
 // take moves calls from the queue into a flight. An entry names the set that its checks
 // were resolved under, so those that waited while sets changed are left out.
 func (g *Group) take(lead *leadership) (s sealed) {
@@ -64,7 +68,7 @@ func (g *Group) take(lead *leadership) (s sealed) {
 	now := g.source.Monotonic()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lead.Load() != lead || g.batches >= g.cfg.InFlight {
+	if !g.mayStamp(lead) || g.batches >= g.cfg.InFlight {
 		return s
 	}
 	f := &flight{term: lead.term, since: now, oldest: now}
@@ -101,21 +105,31 @@ func (g *Group) proposeBare(build func(fsm.Header) []byte) {
 // propose stamps and proposes a single entry; done, if any, hears what became of
 // it, once.
 func (g *Group) propose(build func(fsm.Header) []byte, done func(fsm.Applied, error)) {
+	h, may := g.header(done)
+	if may {
+		g.apply(build(h), h.Seq)
+	} else if done != nil {
+		done(fsm.Applied{}, raft.ErrNotLeader)
+	}
+}
+
+// header stamps a single entry, for whose end done waits, unless this replica may not.
+func (g *Group) header(done func(fsm.Applied, error)) (h fsm.Header, may bool) {
 	lead := g.lead.Load()
-	if lead == nil || !lead.ready || g.doubted.Load() {
-		if done != nil {
-			done(fsm.Applied{}, raft.ErrNotLeader)
-		}
-		return
+	if lead == nil || !lead.ready {
+		return h, false
 	}
 	now := g.stamp(lead)
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mayStamp(lead) {
+		return h, false
+	}
 	seq := g.nextSeq()
 	if done != nil {
 		g.flights[seq] = &flight{term: lead.term, done: done, since: g.source.Monotonic()}
 	}
-	g.mu.Unlock()
-	g.apply(build(fsm.Header{Time: now, Term: lead.term, Seq: seq}), seq)
+	return fsm.Header{Time: now, Term: lead.term, Seq: seq}, true
 }
 
 // apply hands an entry to Raft. Who waits is woken by the state machine; the

@@ -17,7 +17,7 @@ func (g *Group) Submit(calls ...*Call) {
 		g.finishEach(calls, Stopping)
 		return
 	}
-	lead := g.lead.Load()
+	doubted, lead := g.doubted.Load(), g.lead.Load() // in this order: once the doubt is over, lead's clock is another one
 	if lead == nil {
 		g.finishEach(calls, NotLeader)
 		return
@@ -26,7 +26,7 @@ func (g *Group) Submit(calls ...*Call) {
 		g.finishEach(calls, NoQuorum)
 		return
 	}
-	if g.doubted.Load() {
+	if doubted {
 		g.finishEach(calls, Clock)
 		return
 	}
@@ -180,7 +180,11 @@ func (s *submission) overtaken(c *Call) bool {
 
 func (s *submission) queue(c *Call) {
 	g := s.group
-	if g.lead.Load() != s.lead {
+	switch {
+	case g.doubted.Load(): // since the others in the queue were dismissed
+		s.answer(c, s.base.fail(Clock), false)
+		return
+	case g.lead.Load() != s.lead:
 		s.answer(c, s.base.fail(NotLeader), false)
 		return
 	}
@@ -307,6 +311,9 @@ func (g *Group) Inspect(domain string, d keyspace.Descriptor) Inspection {
 	lead := g.lead.Load()
 	if lead == nil || !lead.ready {
 		return Inspection{Outcome: g.failed(NotLeader)}
+	}
+	if g.doubted.Load() {
+		return Inspection{Outcome: g.failed(Clock)}
 	}
 	now, in := g.stamp(lead), Inspection{}
 	if !g.machine.Read(func(m *fsm.Machine) { in = inspect(m, now, domain, d) }) {

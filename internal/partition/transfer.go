@@ -65,17 +65,20 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 }
 
 // DoubtClock says whether this process's clock runs faster than those of the others. While it does, whatever this
-// replica leads, it admits nothing and logs nothing: windows would be shorter than they should. It should hand over.
+// replica leads, it admits nothing and logs nothing: windows would be shorter than they should. It should hand over. One caller
+// at a time.
 func (g *Group) DoubtClock(doubted bool) {
-	if g.doubted.Swap(doubted) == doubted {
+	if g.doubted.Load() == doubted {
 		return
 	}
-	g.log.Warn("the clock runs faster than others'", "doubted", doubted)
+	if !doubted {
+		g.rebase() // first: nobody may stamp with what the clock counted meanwhile
+	}
+	g.doubted.Store(doubted)
 	if doubted {
 		g.dismiss(Clock)
-	} else {
-		g.rebase()
 	}
+	g.log.Warn("the clock runs faster than others'", "doubted", doubted)
 }
 
 // rebase has time go on from what is logged, as of now: what the clock counted while it was doubted counts for
@@ -87,6 +90,7 @@ func (g *Group) rebase() {
 	g.machine.Read(func(m *fsm.Machine) { logged = m.Now() })
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.rebased = now
 	if lead := g.lead.Load(); lead != nil && lead.ready {
 		again := *lead
 		again.clock = clock.TermClock{Time: logged, At: now}

@@ -3,6 +3,8 @@ package partition_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +117,36 @@ func TestRefusalsFarApartEndNobody(t *testing.T) {
 			t.Errorf("ended with %v", got)
 		}
 	})
+}
+
+// slowLog takes its time over what is said of clocks, as a full pipe does.
+type slowLog struct{ slog.Handler }
+
+func (h slowLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "runs faster") {
+		pass(100 * time.Millisecond)
+	}
+	return nil
+}
+
+func (h slowLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// What a clock counted while it was doubted goes into no entry, also not in the moment in which the doubt ends.
+func TestWhatADoubtedClockCountedIsNeverLogged(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		r.want("three", "u1", partition.Allowed, partition.Allowed, partition.Allowed)
+		g := r.group.Load()
+		before := g.Standing().Now
+		g.DoubtClock(true)
+		pass(time.Minute)
+		g.DoubtClock(false)
+		pass(100 * time.Millisecond)
+		if now := g.Standing().Now; now-before > int64(time.Second) {
+			t.Errorf("decision time went on by %v", time.Duration(now-before))
+		}
+		r.want("three", "u1", partition.Denied)
+	}, tuned(func(c *partition.Config) { c.Log = slog.New(slowLog{slog.DiscardHandler}) }))
 }
 
 // While its clock is doubted a leader logs nothing, not even its time, and ends what waits.

@@ -349,6 +349,15 @@ func (c *Compiled) Retention(policy int32) int64 { return c.policies[policy].Kee
 // rolling amount, and at least [MaxUnmergedAmount] where it is kept for longer than its windows.
 func (c *Compiled) LargestAmount(policy int32) uint64 { return c.policies[policy].largest }
 
+// AddCosts returns the sum of two costs, each at most TooMuch, and TooMuch where it is larger: two that no amount
+// admits must not wrap around to one that fits.
+func AddCosts(a, b uint64) uint64 {
+	if a > TooMuch-b {
+		return TooMuch
+	}
+	return a + b
+}
+
 // multiply saturates at TooMuch.
 func multiply(cost, factor uint64) uint64 {
 	hi, lo := bits.Mul64(cost, factor)
