@@ -13,8 +13,11 @@ import (
 
 const (
 	// silence is how long a watch may bring nothing: a node tells something every second, if only that it is there.
-	// One that is frozen or cut off knows no news, and who watches it doesn't hear who leads instead.
+	// One that is frozen knows no news, and who watches it doesn't hear who leads instead.
 	silence = 4 * time.Second
+	// stale is how long it may bring no news: each partition that works logs its time every 5 s, so a node that
+	// tells of none is cut off from the others.
+	stale = 10 * time.Second
 	// firstPause and longestPause are between two nodes that can't be watched.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -69,6 +72,8 @@ func (c *Client) watchNode(ctx context.Context, address string) (heard bool, err
 	defer cancel(nil)
 	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it told nothing for %v", silence)) })
 	defer quiet.Stop()
+	cutOff := time.AfterFunc(stale, func() { cancel(fmt.Errorf("it told nothing new for %v", stale)) })
+	defer cutOff.Stop()
 	stream, err := l.routing.Watch(ctx, &quotav1.WatchRequest{})
 	if err != nil {
 		return false, err
@@ -83,6 +88,9 @@ func (c *Client) watchNode(ctx context.Context, address string) (heard bool, err
 			return heard, err
 		}
 		quiet.Reset(silence)
+		if len(m.GetPartitions()) > 0 || m.GetPolicies() != nil {
+			cutOff.Reset(stale)
+		}
 		if err := c.hear(m, !heard, &parts); err != nil {
 			return heard, err
 		}
