@@ -30,8 +30,13 @@ func openRaft(cfg Config, machine raft.FSM, f *followers) (*raft.Raft, error) {
 			return nil, fmt.Errorf("write the founding entry: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(c, machine, cfg.Stores.Log, cfg.Stores.Stable,
-		readSnapshots{cfg.Stores.Snapshots, f}, followed{cfg.Transport, f})
+	// It reads its log before it starts anything, and panics at an entry that it can't read.
+	var r *raft.Raft
+	err := protect(func() (err error) {
+		r, err = raft.NewRaft(c, machine, cfg.Stores.Log, cfg.Stores.Stable,
+			readSnapshots{cfg.Stores.Snapshots, f}, followed{cfg.Transport, f})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
