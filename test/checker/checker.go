@@ -15,6 +15,9 @@ type Options struct {
 	// Live: no denial in the history was remembered by a client. One that was claims the time of the
 	// answer that it remembers; live ones are also held to the rules "pace" and "forward".
 	Live bool
+	// Fast is by how many millionths some clock of the run may have been faster than real time: a run that
+	// makes one so on purpose says it. 0: none was.
+	Fast int64
 	// Fenced: every call of an id carried the newest decision time that was known when the id was first sent (as
 	// those of the product's client do), and so isn't charged once half the horizon has passed since. Without that a
 	// call that nobody has heard of may be charged at any time.
@@ -155,7 +158,7 @@ func (c *Checker) Report() *Report {
 	c.judgeStates()
 	c.judgeOrder()
 	n := c.report.Counts
-	n["windows in decision time"], n["windows in real time"], n["denials judged"] = c.windows, c.realWindows, c.denials
+	n["windows in decision time"], n["windows in real time"], n[CountDenials] = c.windows, c.realWindows, c.denials
 	c.report.lenient = c.opt.AllowUndecided
 	return c.report
 }

@@ -195,7 +195,7 @@ func (p *Policies) check() error {
 			return fmt.Errorf("a limit without quota, name or algorithm")
 		case seen[name]:
 			return fmt.Errorf("limit %s of %s twice", l.Name, l.Quota)
-		case l.Window <= 0:
+		case l.Window <= 0 || l.Window > longest:
 			return fmt.Errorf("limit %s of %s: window %d", l.Name, l.Quota, l.Window)
 		}
 		seen[name] = true
@@ -218,7 +218,7 @@ func (c *Call) check() error {
 		return fmt.Errorf("id %q is not 32 hexadecimal digits", c.ID)
 	case c.Cost == 0 || c.Cost > math.MaxInt64:
 		return fmt.Errorf("cost %d", c.Cost)
-	case c.Partition < -1 || c.Time < 0:
+	case c.Partition < -1 || c.Time < 0 || c.Time > longest:
 		return fmt.Errorf("partition %d, time %d", c.Partition, c.Time)
 	case c.Answer == Allow && c.Quota != "" && (c.Partition < 0 || c.Cost > most):
 		return fmt.Errorf("an allow of %d in partition %d", c.Cost, c.Partition)
@@ -233,7 +233,7 @@ func isID(text string) bool {
 }
 
 func (u *Usage) check() error {
-	if u.Quota == "" || u.Partition < 0 || u.Time < 0 || u.Answered == 0 {
+	if u.Quota == "" || u.Partition < 0 || u.Time < 0 || u.Time > longest || u.Answered == 0 {
 		return fmt.Errorf("usage without quota, partition, time or answered")
 	}
 	return span(u.Sent, u.Answered)
@@ -248,9 +248,12 @@ func (s *State) check() error {
 
 func (m *Mark) check() error { return nil }
 
+// longest bounds times and windows, so that their sums are times too: 36 years.
+const longest = int64(1) << 60
+
 // span says what is wrong with the two ends of a call; answered is 0 if it has none.
 func span(sent, answered int64) error {
-	if sent < 0 || answered != 0 && answered < sent {
+	if sent < 0 || answered != 0 && answered < sent || max(sent, answered) > longest {
 		return fmt.Errorf("sent %d, answered %d", sent, answered)
 	}
 	return nil

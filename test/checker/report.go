@@ -23,8 +23,13 @@ const (
 	RuleLinear  = "linear"      // a key's answers are those of one limiter that answers them one after another
 )
 
-// CountAllows is how many allows Report.Counts counts, each id once: a history that has few proves little.
-const CountAllows = "allows, each id once"
+// Names in Report.Counts by which a run can demand that its history proves something.
+const (
+	CountAllows  = "allows, each id once"
+	CountDenials = "denials judged"
+	CountUsages  = "usages judged"
+	CountStates  = "equal states" // beyond the first replica's at each index
+)
 
 // Violation is a promise that wasn't kept.
 type Violation struct {

@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/hex"
 	"math"
+	"strings"
 )
 
 // call is a Call in as little room as possible: a history has millions.
@@ -96,6 +97,8 @@ func (s *store) add(line int, l *Call) {
 	if l.Quota != "" {
 		c.subject = s.subject(l.Quota, l.Key)
 	}
+	// An outcome that isn't known goes by more than one name.
+	c.resent = c.resent || strings.HasSuffix(l.Reason, "OUTCOME_UNKNOWN") || strings.HasSuffix(l.Reason, "REASON_UNSPECIFIED") && l.Answer == Unavailable
 	if l.Answered == 0 {
 		c.answered = math.MaxInt64
 	}

@@ -27,6 +27,11 @@ func (c *Checker) judgeTimes() {
 	}
 }
 
+// fastest is what the fastest clock of the run shows at a moment.
+func (c *Checker) fastest(t int64) int64 {
+	return t + t/1e6*c.opt.Fast + t%1e6*c.opt.Fast/1e6
+}
+
 func (c *Checker) judgePace(k *clock) {
 	var slowest, best *event // of those with lower times, the one with the largest from-time
 	for lo := 0; lo < len(k.events); {
@@ -35,12 +40,12 @@ func (c *Checker) judgePace(k *clock) {
 			e := &c.events[k.events[hi]]
 			if slowest != nil {
 				c.count("pairs of times")
-				if ran, real := e.time-slowest.time, e.to-slowest.from; ran > real {
+				if ran, real := e.time-slowest.time, c.fastest(e.to)-c.fastest(slowest.from); ran > real {
 					c.violated(RulePace, c.shownEvents(slowest, e), "partition %d: decision time went on by %d ns, from %d to %d, within at most %d ns of real time, from %d to %d",
 						e.part, ran, slowest.time, e.time, real, slowest.from, e.to)
 				}
 			}
-			if best == nil || e.from-e.time > best.from-best.time {
+			if best == nil || c.fastest(e.from)-e.time > c.fastest(best.from)-best.time {
 				best = e
 			}
 		}
@@ -91,7 +96,7 @@ func (c *Checker) judgeForward(k *clock, memory []recollection) {
 		m := &memory[i]
 		p.advance(m.sent)
 		p.judge(m.time, m.sent, m.line)
-		if s := p.slowest; s != nil && m.time-s.time > m.answered-s.from {
+		if s := p.slowest; s != nil && m.time-s.time > c.fastest(m.answered)-c.fastest(s.from) {
 			c.violated(RulePace, append(c.shownEvents(s), m.line()), "decision time went on by %d ns, from %d to %d, within at most %d ns of real time, from %d to %d",
 				m.time-s.time, s.time, m.time, m.answered-s.from, s.from, m.answered)
 		}
@@ -115,7 +120,7 @@ func (p *past) advance(to int64) {
 		if p.newest == nil || e.time > p.newest.time {
 			p.newest = e
 		}
-		if p.slowest == nil || e.from-e.time > p.slowest.from-p.slowest.time {
+		if p.slowest == nil || p.c.fastest(e.from)-e.time > p.c.fastest(p.slowest.from)-p.slowest.time {
 			p.slowest = e
 		}
 		p.answered = p.answered[1:]
@@ -188,7 +193,7 @@ func (c *Checker) limitAt(u *usage, name string) (window int64, most uint64) {
 }
 
 func (c *Checker) judgeUsage(u *usage, l Used, window int64, lowest uint64) {
-	c.count("usages judged")
+	c.count(CountUsages)
 	acked, possible := uint64(0), c.mayHave(u.subject, u.said.Answered, clockKey{int32(u.said.Partition), u.said.Epoch}, u.said.Time-window)
 	var events []*event
 	for _, s := range c.streamsOf(u.subject) {
@@ -269,7 +274,7 @@ func (c *Checker) judgeStates() {
 			c.violated(RuleState, []Shown{show(f.line, f.said), show(s.line, s.said)},
 				"partition %d at index %d: %s has %s, %s has %s", at.partition, at.index, f.said.Node, f.said.Hash, s.said.Node, s.said.Hash)
 		case f.said.Node != s.said.Node:
-			c.count("equal states")
+			c.count(CountStates)
 		}
 	}
 }

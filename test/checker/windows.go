@@ -103,7 +103,7 @@ func (c *Checker) judgeRealWindowsOf(events []event) {
 				t.add(rank[e], e.cost, capOf(c.sets.allowed.values[e.caps], w))
 			}
 			c.realWindows++
-			end := from + window
+			end := from + c.atLeast(window)
 			n, _ := slices.BinarySearchFunc(byTo, end, func(e *event, end int64) int {
 				if e.to < end {
 					return -1
@@ -116,6 +116,11 @@ func (c *Checker) judgeRealWindowsOf(events []event) {
 			}
 		}
 	}
+}
+
+// atLeast is how much real time so much decision time takes at least.
+func (c *Checker) atLeast(window int64) int64 {
+	return window - (c.fastest(window) - window)
 }
 
 // capOf is the amount for a window; an event without a policy has broken another rule.
@@ -134,7 +139,7 @@ func (c *Checker) tellRealWindow(events []*event, from, window int64, sum, most 
 		}
 	}
 	c.violated(RuleReal, c.shownEvents(in...), "%s: %d units, all sent at or after %d and answered before %d, so within %d ns of real time, and %s",
-		c.who(in[0].subject), sum, from, from+window, window, atMost(most))
+		c.who(in[0].subject), sum, from, from+c.atLeast(window), window, atMost(most))
 }
 
 // tree adds up costs, and finds the largest cap, of the first n places, in log n steps (a Fenwick tree).

@@ -16,6 +16,9 @@ const (
 	runFor  = 60 * second
 )
 
+// tooLate marks a copy of a call that came when it couldn't be charged any more.
+const tooLate = "too late"
+
 // world is callers, a network that delays, doubles and loses, and one limiter, in virtual time. What callers see goes
 // into a history. fault is what is wrong with the limiter; empty: nothing.
 type world struct {
@@ -32,6 +35,7 @@ type world struct {
 	ids         int
 	sets        uint64
 	hints       map[string]hint // of one client for all
+	forgetful   bool            // it remembers no denial
 }
 
 // hint is a denial that a client remembers.
@@ -70,9 +74,9 @@ func (w *world) after(delay int64, do func()) {
 	heap.Push(&w.queue, task{w.now + delay, do, w.queue.n})
 }
 
-// live runs a world for its time and returns what its callers saw.
+// live runs a world for its time and returns what its callers saw. In one with an odd seed no client remembers denials.
 func live(seed uint64, fault string) []checker.Line {
-	w := &world{fault: fault, rng: rand.New(rand.NewPCG(seed, 17)), now: second, hints: map[string]hint{}}
+	w := &world{fault: fault, forgetful: seed%2 == 1, rng: rand.New(rand.NewPCG(seed, 17)), now: second, hints: map[string]hint{}}
 	grains := []int64{1, 1, 50 * ms, 250 * ms}
 	w.limiter = newLimiter(fault, w.rng, w.now, grains[w.rng.IntN(len(grains))])
 	w.limits = []limitSpec{{"fast", second, 3}, {"slow", 5 * second, 9}}
@@ -174,7 +178,7 @@ func (w *world) call(c checker.Call) {
 func (w *world) answered(told checker.Call) {
 	told.Answered = w.now
 	w.lines = append(w.lines, &told)
-	if told.Answer == checker.Deny && w.chance(0.5) {
+	if told.Answer == checker.Deny && !w.forgetful && w.chance(0.5) {
 		if wait := w.wait(told.Key, told.Cost, told.Time); wait > 0 {
 			w.hints[told.Key] = hint{told, told.Sent + wait}
 		}
@@ -198,6 +202,9 @@ func (w *world) arrive(c checker.Call, fence int64) checker.Call {
 		l = w.former
 	}
 	l.decide(&c, fence, w.now)
+	if c.Reason == "STALE_TIME" {
+		w.lines = append(w.lines, &checker.Mark{At: w.now, Name: tooLate})
+	}
 	if w.chance(0.01) && c.Answer == checker.Allow {
 		c.Answer, c.Partition, c.Epoch, c.Time, c.Replayed = checker.Unknown, -1, 0, 0, false
 	}

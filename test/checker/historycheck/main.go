@@ -26,6 +26,7 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	var opt checker.Options
 	flags.DurationVar(&opt.RetryHorizon, "retry-horizon", 20*time.Second, "for how long ids are remembered")
+	flags.Int64Var(&opt.Fast, "fast", 0, "by how many millionths some clock may have been faster than real time")
 	flags.BoolVar(&opt.Fenced, "fenced", false, "every call carried the decision time that was known when its id was first sent")
 	flags.BoolVar(&opt.Live, "live", false, "no denial was remembered by a client")
 	flags.DurationVar(&opt.Patience, "patience", 20*time.Second, "longest search for an order of a piece of a key's calls")
