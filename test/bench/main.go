@@ -35,7 +35,7 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
+	o, err := parse(os.Args[1:], os.Stderr)
 	if err == nil {
 		err = o.main()
 	}
@@ -48,9 +48,11 @@ func main() {
 	}
 }
 
-func parse(args []string) (*options, error) {
+// parse reads the command line; what is wrong with it is told to errs, too.
+func parse(args []string, errs io.Writer) (*options, error) {
 	o := &options{out: os.Stdout}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(errs)
 	f.StringVar(&o.workload, "workload", "strict", "quick, all, or one of: strict; open, shut (one hot key)")
 	f.IntVar(&o.partitions, "partitions", 1, "partitions of the cluster, below 128")
 	o.seconds, o.warm = 5*time.Second, 2*time.Second
@@ -90,6 +92,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-callers is %d, not within 0..%d", o.callers, maxInFlight)
 	case o.keys < 1 || o.keys > 100_000_000:
 		return fmt.Errorf("-keys is %d, not within 1..100000000", o.keys)
+	case o.zipf != 0 && o.zipf <= 1:
+		return fmt.Errorf("-zipf is %v: 0, or above 1", o.zipf)
+	case o.rate < 0 || o.rate > 10_000_000:
+		return fmt.Errorf("-rate is %d, not within 0..10000000", o.rate)
 	case o.streams < 1:
 		return errors.New("-streams is below 1")
 	}

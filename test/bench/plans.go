@@ -12,16 +12,17 @@ import (
 	"time"
 )
 
-// How long the legs of a quick run are. With everything around them it stays below three minutes.
-const (
-	strictFor = 8 * time.Second
-	tracedFor = 5 * time.Second
-	deniedFor = 5 * time.Second
-	openFor   = 20 * time.Second
-	otherFor  = 5 * time.Second
-	etcdFor   = 4 * time.Second
-	openRate  = 25_000
-)
+// lengths are how long legs are.
+type lengths struct{ strict, traced, denied, open, other, etcd, calibrate time.Duration }
+
+// standard are those of every run. With everything around them a quick one stays below three minutes.
+func standard() lengths {
+	const s = time.Second
+	return lengths{strict: 8 * s, traced: 5 * s, denied: 5 * s, open: 20 * s, other: 5 * s, etcd: 4 * s, calibrate: 3 * s / 2}
+}
+
+// openRate is what the open loop asks for, in checks a second.
+const openRate = 25_000
 
 // quick measures what the summary has.
 func (s *suite) quick() error {
@@ -36,7 +37,7 @@ func (s *suite) quick() error {
 	if err := s.on(nodeCount, false, s.strictThree); err != nil {
 		return err
 	}
-	if s.report.Etcd, err = s.measureEtcd(filepath.Join(s.dir, "etcd"), etcdFor); err != nil {
+	if s.report.Etcd, err = s.measureEtcd(filepath.Join(s.dir, "etcd"), s.lengths.etcd); err != nil {
 		return err
 	}
 	for _, p := range s.report.Etcd {
@@ -50,7 +51,7 @@ func (s *suite) strictOne(c *session) (err error) {
 	if err := s.calibrate(c); err != nil {
 		return err
 	}
-	if s.report.strict, err = s.closed(c, "strict", s.fresh(c, strictEntry, s.keys, 0), s.callers, strictFor); err != nil {
+	if s.report.strict, err = s.closed(c, "strict", s.fresh(c, strictEntry, s.keys, 0), s.callers, s.lengths.strict); err != nil {
 		return err
 	}
 	if s.report.denied, err = s.knownDenied(c); err != nil {
@@ -69,7 +70,7 @@ func (s *suite) knownDenied(c *session) (*leg, error) {
 	if first.allows != 1 {
 		return nil, fmt.Errorf("the first check of a key came to %d allows", first.allows)
 	}
-	l, err := s.closed(c, "hot key, denied", w, maxOpenPerStream, deniedFor)
+	l, err := s.closed(c, "hot key, denied", w, maxOpenPerStream, s.lengths.denied)
 	if err == nil && l.Allows > 0 {
 		s.wrong = append(s.wrong, fmt.Errorf("%s: %d allows", l.Name, l.Allows))
 	}
@@ -90,7 +91,7 @@ func (s *suite) countSyncs(c *session) error {
 	}
 	w := s.fresh(c, strictEntry, s.keys, 0)
 	from := time.Now()
-	l, err := c.measure("strict, traced", func() (*measured, error) { return c.engine.closed(w, s.callers, tracedFor) })
+	l, err := c.measure("strict, traced", func() (*measured, error) { return c.engine.closed(w, s.callers, s.lengths.traced) })
 	to := time.Now()
 	if err := errors.Join(err, t.detach()); err != nil {
 		return err
@@ -112,14 +113,14 @@ func (s *suite) strictThree(c *session) (err error) {
 	if err := s.warmUp(c); err != nil {
 		return err
 	}
-	if s.report.strictDefault, err = s.closed(c, "strict", s.fresh(c, strictEntry, s.keys, 0), s.callers, strictFor); err != nil {
+	if s.report.strictDefault, err = s.closed(c, "strict", s.fresh(c, strictEntry, s.keys, 0), s.callers, s.lengths.strict); err != nil {
 		return err
 	}
 	w := s.fresh(c, strictEntry, s.keys, 0)
 	if _, err := c.engine.open(w, openRate, 2*time.Second); err != nil {
 		return err
 	}
-	s.report.open, err = s.open(c, "strict, open loop", s.fresh(c, strictEntry, s.keys, 0), openRate, openFor)
+	s.report.open, err = s.open(c, "strict, open loop", s.fresh(c, strictEntry, s.keys, 0), openRate, s.lengths.open)
 	return err
 }
 
@@ -135,13 +136,13 @@ func (s *suite) more() error {
 
 // shapes are other distributions of keys, at one partition.
 func (s *suite) shapes(c *session) error {
-	_, zipf := s.closed(c, "Zipf 1.1", s.fresh(c, strictEntry, s.keys, 1.1), s.callers, otherFor)
-	_, hot := s.closed(c, "hot key, allowed", s.fresh(c, openEntry, 1, 0), s.callers, otherFor)
+	_, zipf := s.closed(c, "Zipf 1.1", s.fresh(c, strictEntry, s.keys, 1.1), s.callers, s.lengths.other)
+	_, hot := s.closed(c, "hot key, allowed", s.fresh(c, openEntry, 1, 0), s.callers, s.lengths.other)
 	return errors.Join(zipf, hot)
 }
 
 func (s *suite) strictly(c *session, name string) error {
-	_, err := s.closed(c, name, s.fresh(c, strictEntry, s.keys, 0), s.callers, otherFor)
+	_, err := s.closed(c, name, s.fresh(c, strictEntry, s.keys, 0), s.callers, s.lengths.other)
 	return err
 }
 
@@ -191,7 +192,7 @@ func (s *suite) gatewayLeg(c *session) (err error) {
 // calls is a leg of callers who wait for one answer each, warmed up.
 func (s *suite) calls(c *session, name string, w workload, askers []asker) error {
 	calls(askers, s.fresh(c, w.entry, w.keys, 0), s.warm)
-	_, err := s.take(c, name, leg{Callers: len(askers)}, func() (*measured, error) { return calls(askers, w, otherFor), nil })
+	_, err := s.take(c, name, leg{Callers: len(askers)}, func() (*measured, error) { return calls(askers, w, s.lengths.other), nil })
 	return err
 }
 

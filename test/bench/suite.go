@@ -12,16 +12,17 @@ import (
 // tells all of it.
 type suite struct {
 	*options
-	dir    string
-	report *report
-	wrong  []error
-	opened int
-	drawn  uint64 // workloads, so far
+	dir     string
+	report  *report
+	wrong   []error
+	opened  int
+	drawn   uint64 // workloads, so far
+	lengths lengths
 }
 
 // run does what was asked for, reports it, and says whether it counts.
 func (o *options) run(dir string) (err error) {
-	s := &suite{options: o, dir: dir, report: &report{Seed: o.seed}}
+	s := &suite{options: o, dir: dir, report: &report{Seed: o.seed}, lengths: standard()}
 	if s.report.Machine, err = lookAtMachine(dir); err != nil {
 		return err
 	}
@@ -86,14 +87,12 @@ const (
 // next one, so it takes many to keep a partition busy. One stream holds 4,096.
 var calibrations = []int{1024, 2048, 4096}
 
-const calibrateFor = 1500 * time.Millisecond
-
 // calibrate finds how many callers the strict loops of this run have: those that got the most allows. It warms up
 // the cluster, too.
 func (s *suite) calibrate(c *session) error {
 	best, chosen := 0.0, 0
 	for _, callers := range calibrations {
-		m, err := c.engine.closed(s.fresh(c, strictEntry, s.keys, 0), callers, calibrateFor)
+		m, err := c.engine.closed(s.fresh(c, strictEntry, s.keys, 0), callers, s.lengths.calibrate)
 		if err != nil {
 			return fmt.Errorf("calibrate: %w", err)
 		}
