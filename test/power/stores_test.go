@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/internal/partition"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // roleVariable makes this program another one: what is recorded under strace.
@@ -30,8 +31,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(rig.Run(func(p rig.Programs) int {
+		programs = p
+		return m.Run()
+	}, "cmd/quotanode", "cmd/quotactl"))
 }
+
+// programs are those of the product.
+var programs rig.Programs
 
 // play does what the plan of a seed says, on stores as a node opens them, and says on stdout where it is.
 func play() error {

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/test/power/trace"
+	"github.com/quorate/quorate/test/rig"
 )
 
 // patience bounds every wait. Nothing here takes a tenth of it on an idle machine.
@@ -26,7 +28,8 @@ func needStrace(t *testing.T) {
 	if _, err := exec.LookPath(trace.Package); err != nil {
 		give("strace isn't there (package %s): %v", trace.Package, err)
 	}
-	if said, err := trace.Run(t.Context(), os.DevNull, "trace=none", "true").CombinedOutput(); err != nil {
+	probe := trace.Command(os.DevNull, "trace=none", "true")
+	if said, err := exec.CommandContext(t.Context(), probe[0], probe[1:]...).CombinedOutput(); err != nil {
 		give("strace may not trace a program (ptrace not permitted, in a container without SYS_PTRACE?): %v: %s", err, said)
 	}
 }
@@ -74,12 +77,20 @@ func record(t *testing.T, name string, env ...string) []*trace.Call {
 		t.Fatal(err)
 	}
 	output := filepath.Join(t.ArtifactDir(), name+".trace")
-	c := trace.Run(ctx, output, trace.Changes, self)
+	command := trace.Command(output, trace.Changes, self)
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Env = append(append(os.Environ(), roleVariable+"=stores"), env...)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	if err := c.Run(); err != nil {
 		t.Fatalf("%s under strace: %v\n%s", name, errors.Join(err, ctx.Err()), said.String())
 	}
+	awaitTrace(t, output, c.Process.Pid)
 	return readTrace(t, output)
+}
+
+// awaitTrace waits until strace has written down the end of a process.
+func awaitTrace(t *testing.T, output string, pid int) {
+	t.Helper()
+	rig.Eventually(t, "strace to write down the end of process "+strconv.Itoa(pid), func() bool { return trace.Ended(output, pid) })
 }
