@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/policy/file"
 )
 
 // application is one use of `policies apply`.
@@ -51,6 +54,7 @@ was refused, no node took it, or not all partitions enforce it yet; 2 wrong usag
 				if err != nil {
 					return a.refusal(err)
 				}
+				locate(text, r)
 				return showApplied(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], options, r)
 			})
 		},
@@ -104,6 +108,17 @@ func readPolicies(path string, in io.Reader) (text []byte, err error) {
 		return nil, fmt.Errorf("%s: larger than %d bytes, which is all that a cluster takes", path, client.MaxPolicyBytes)
 	}
 	return text, nil
+}
+
+// locate adds the lines of the file where the node knows none: what it has against a set in view of the one that is in
+// force it finds in the set, not in the text.
+func locate(text []byte, r *quotav1.ApplyPoliciesResponse) {
+	places := sync.OnceValue(func() *file.Places { return file.Locate(text) })
+	for _, p := range slices.Concat(r.GetWarnings(), r.GetProblems()) {
+		if p.GetLine() == 0 && (p.GetPolicy() != "" || p.GetField() != "") {
+			p.Line = uint32(places().Line(p.GetPolicy(), p.GetField()))
+		}
+	}
 }
 
 // showApplied shows what became of the file and ends with its exit status.

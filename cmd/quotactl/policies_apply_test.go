@@ -111,6 +111,33 @@ quotactl: p.yaml is refused, for 3 reasons; in force is still version 1.3
 	}
 }
 
+// TestARefusedChangeHasTheLinesOfTheFile: the node that compares sets knows none.
+func TestARefusedChangeHasTheLinesOfTheFile(t *testing.T) {
+	goodFile(t)
+	refused := []*quotav1.PolicyProblem{
+		{Policy: "default/p", Field: "limits[0].rollingWindow.window", Reason: "can't be changed yet"},
+		{Policy: "default/p", Field: "partitionBy", Reason: "can't be changed"},
+		{Policy: "default/p", Reason: "differs"},
+		{Field: "policies", Reason: "too many are deleted"},
+		{Policy: "default/q", Field: "key", Reason: "is in no line"},
+		{Reason: "is all wrong"},
+	}
+	at := serveAdmin(t, &admin{applied: &quotav1.ApplyPoliciesResponse{Problems: refused, Warnings: refused[:1]}}, nil)
+	want := `p.yaml:5: warning: default/p: limits[0].rollingWindow.window: can't be changed yet
+p.yaml:5: default/p: limits[0].rollingWindow.window: can't be changed yet
+p.yaml:3: default/p: partitionBy: can't be changed
+p.yaml:3: default/p: differs
+p.yaml:2: policies: too many are deleted
+p.yaml: default/q: key: is in no line
+p.yaml: is all wrong
+quotactl: p.yaml is refused, for 6 reasons; in force is still version none
+`
+	code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at)
+	if code != exitFailure || out != "" || errs != want {
+		t.Errorf("status %d, %q, got\n%s\nwant\n%s", code, out, errs, want)
+	}
+}
+
 // TestOptionsOfApplyGoAlong.
 func TestOptionsOfApplyGoAlong(t *testing.T) {
 	goodFile(t)
