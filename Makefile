@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help check test build vet lint gen gen-check pure mutants bench bench-tools
+.PHONY: help check test build vet lint gen gen-check pure mutants faults soak bench bench-tools
 
 GO   ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
@@ -23,9 +23,10 @@ help: ## Say what there is
 
 check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
 
-test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants
+test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants, faults
 	$(GO) test -race -timeout 20m ./...
 	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory faults
 
 build: ## Compile every package
 	$(GO) build ./...
@@ -54,6 +55,14 @@ mutants: ## Break the product on purpose and demand that the named tests notice
 
 # What the bench runs, in a folder that git ignores.
 BENCH := test/bench/bin
+
+SUITE = $(if $(REPORT),REPORT='$(abspath $(REPORT))') $(GO) test -count=1 -v -run '^TestClientsSeeNoBrokenPromiseUnderFaults$$' ./test/faults
+
+faults: ## Every fault once under load, judged by the checker. SEED=n replays, CELL=name runs one, REPORT=file writes JSON
+	FAULTS=all $(SUITE) -timeout 30m
+
+soak: ## Faults with new seeds, round after round, for so many HOURS
+	FAULTS=soak HOURS=$(or $(HOURS),1) $(SUITE) -timeout 0
 
 bench-tools: ## Build what the bench runs: the programs, its client, and an etcd to compare with
 	@mkdir -p $(BENCH)
