@@ -7,7 +7,6 @@ import (
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/clock"
-	"github.com/quorate/quorate/internal/partition"
 )
 
 const (
@@ -39,11 +38,8 @@ func (n *Node) compareClocks(ctx context.Context) {
 		if h == nil {
 			continue
 		}
-		for _, r := range h.replicas {
-			if g := r.running(); g != nil {
-				n.judgeClock(ctx, r, g)
-			}
-		}
+		n.judgeClock(h)
+		n.handOverDoubted(ctx, h)
 	}
 }
 
@@ -64,8 +60,22 @@ func (n *Node) compareWith(ctx context.Context, p *peer) {
 	p.slower, p.compared = p.comparison.Faster()
 }
 
-func (n *Node) judgeClock(ctx context.Context, r *replica, g *partition.Group) {
-	heard, slower := 0, 0
+// judgeClock tells every replica what the comparison says of this node's clock: all of them before any handover,
+// each of which takes its time.
+func (n *Node) judgeClock(h *hosting) {
+	for _, r := range h.replicas {
+		heard, slower := n.comparedWith(r)
+		if heard > 0 { // where nobody is heard, what was known stands
+			r.doubted.Store(slower == heard)
+		}
+		if g := r.running(); g != nil {
+			g.DoubtClock(r.doubted.Load())
+		}
+	}
+}
+
+// comparedWith counts the replica's peers whose clocks are heard, and those among them that are slower.
+func (n *Node) comparedWith(r *replica) (heard, slower int) {
 	for _, p := range n.peers {
 		for _, id := range r.members {
 			if nameOf(id) == p.name && p.compared {
@@ -76,16 +86,24 @@ func (n *Node) judgeClock(ctx context.Context, r *replica, g *partition.Group) {
 			}
 		}
 	}
-	if heard > 0 { // where nobody is heard, what was known stands
-		r.doubted.Store(slower == heard)
-	}
-	doubted := r.doubted.Load()
-	g.DoubtClock(doubted)
-	if doubted && g.Leads() {
-		ctx, cancel := context.WithTimeout(ctx, handOverWithin)
-		defer cancel()
-		if err := g.Transfer(ctx, ""); err != nil {
-			n.log.Error("hand over because of a fast clock", "partition", r.partition, "error", err)
+	return heard, slower
+}
+
+// handOverDoubted hands over, all at once, what this node leads with a clock that is doubted.
+func (n *Node) handOverDoubted(ctx context.Context, h *hosting) {
+	ctx, cancel := context.WithTimeout(ctx, handOverWithin)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, r := range h.replicas {
+		g := r.running()
+		if g == nil || !r.doubted.Load() || !g.Leads() {
+			continue
 		}
+		all.Go(func() {
+			if err := g.Transfer(ctx, ""); err != nil {
+				n.log.Error("hand over because of a fast clock", "partition", r.partition, "error", err)
+			}
+		})
 	}
+	all.Wait()
 }

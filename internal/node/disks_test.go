@@ -214,6 +214,28 @@ func TestAReplicaThatRestartsRunsOnceNoLeaseCountsOnIt(t *testing.T) {
 	})
 }
 
+// A leader's lease goes by its own election timeout and ends before that of the voters, if it is the same: a node with
+// another one doesn't run beside them, and says why.
+func TestANodeWithAnotherElectionTimeoutDoesNotRun(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	tr.stop("n3")
+	election := tr.timing.Election
+	tr.timing.Election = 10 * election
+	tr.start("n3")
+	tr.until("n3 says why it waits", func() bool {
+		state, detail := tr.node("n3").State()
+		return state == "starting" && strings.Contains(detail, "the election timeout is not that of the other nodes")
+	})
+	tr.want("u1", fourth...)
+	tr.stop("n3")
+	tr.timing.Election = election
+	tr.start("n3")
+	tr.until("n3 runs", func() bool { state, _ := tr.node("n3").State(); return state == "up" })
+}
+
 // A disk that isn't the cluster's notes nobody's start: what it would note nobody could tell later. And others hear
 // that it stays out.
 func TestADiskThatStaysOutCountsForNobody(t *testing.T) {

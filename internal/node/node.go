@@ -53,6 +53,7 @@ type Config struct {
 
 // Timing sets periods; zero values are partition.Config's defaults, or those named beside them.
 type Timing struct {
+	// Election is the same on all nodes, or one that differs doesn't run. 1 s.
 	Election  time.Duration
 	TickEvery time.Duration
 	// Balance is how long a replica has to be fit to lead before it gets to, where it is the one that leads if
@@ -151,6 +152,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Memory == 0 {
 		c.Memory = fsm.DefaultNodeBound
+	}
+	if c.Timing.Election == 0 {
+		c.Timing.Election = time.Second
 	}
 	if c.Timing.Balance == 0 {
 		c.Timing.Balance = 5 * time.Second

@@ -36,8 +36,10 @@ const (
 type peer struct {
 	name string
 	self string // who calls
-	conn *grpc.ClientConn
-	rpc  quotav1.PeerClient
+	// election is the timeout of whoever calls, which the peer's must be, too.
+	election time.Duration
+	conn     *grpc.ClientConn
+	rpc      quotav1.PeerClient
 
 	heard atomic.Int64 // monotonic; when it was heard last; 0: never
 
@@ -70,7 +72,9 @@ func (n *Node) openPeers() error {
 		if err != nil {
 			return fmt.Errorf("node %s at %q: %w", a.Name, a.GRPC, err)
 		}
-		n.peers = append(n.peers, &peer{name: a.Name, self: n.cfg.Name, conn: conn, rpc: quotav1.NewPeerClient(conn)})
+		n.peers = append(n.peers, &peer{
+			name: a.Name, self: n.cfg.Name, election: n.cfg.Timing.Election, conn: conn, rpc: quotav1.NewPeerClient(conn),
+		})
 	}
 	slices.SortFunc(n.peers, func(a, b *peer) int { return strings.Compare(a.name, b.name) })
 	return nil
@@ -166,8 +170,15 @@ func (p *peer) announce(ctx context.Context, member, id string, shown []sight) (
 	if m.GetId() != member {
 		return nil, fmt.Errorf("announce to %s: %w: it is %s, not %s", p.name, partition.ErrNoMember, m.GetId(), member)
 	}
+	if theirs := time.Duration(m.GetElectionNs()); theirs != p.election {
+		return nil, fmt.Errorf("%w: %v here, %v at %s", errElection, p.election, theirs, p.name)
+	}
 	return readSights(m.GetKnown()), nil
 }
+
+// errElection says that two nodes have other election timeouts. A leader counts on its lease for half of its own, and
+// voters elect another after theirs.
+var errElection = errors.New("the election timeout is not that of the other nodes; stop all of them to change it")
 
 // Announce hears of another node's start. It fails with [partition.ErrRewound], wrapped, if the start is behind
 // what is known.
@@ -187,7 +198,9 @@ func (n *Node) Announce(m *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, 
 	if err := n.disk.notes.hear(readSights(m.GetStarts())); err != nil {
 		return nil, err
 	}
-	return &quotav1.AnnounceResponse{Known: wireSights(n.disk.notes.all()), Id: d.id}, nil
+	return &quotav1.AnnounceResponse{
+		Known: wireSights(n.disk.notes.all()), Id: d.id, ElectionNs: int64(n.cfg.Timing.Election),
+	}, nil
 }
 
 const maxGroups = 4096

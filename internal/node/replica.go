@@ -128,6 +128,7 @@ func (r *replica) start(g Genesis) error {
 	if early != nil { // not under the lock: what ends may fail again
 		return errors.Join(early, group.Close())
 	}
+	group.DoubtClock(r.doubted.Load()) // as the last comparison has it
 	r.group.Store(group)
 	return nil
 }

@@ -220,15 +220,18 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 	}
 	heard := map[string]bool{n.cfg.Name: true}
 	for {
+		var differs error
 		for name, err := range n.announceAll(ctx, h) {
-			if errors.Is(err, partition.ErrRewound) {
+			switch {
+			case errors.Is(err, partition.ErrRewound):
 				return n.rewound(h, err)
-			}
-			if err == nil {
+			case errors.Is(err, errElection):
+				differs = err
+			case err == nil:
 				heard[name] = true
 			}
 		}
-		n.startNoted(h, heard)
+		n.startNoted(h, heard, differs)
 		wait := announceEvery
 		if len(heard) == len(n.cfg.Nodes) && n.rested(h) {
 			wait = refreshEvery
@@ -283,8 +286,9 @@ func (n *Node) condemn(why error) {
 	}
 }
 
-// startNoted runs the replicas whose start a majority of their partition has noted, this node included.
-func (n *Node) startNoted(h *hosting, heard map[string]bool) {
+// startNoted runs the replicas whose start a majority of their partition has noted, this node included; none while
+// there is a reason against it.
+func (n *Node) startNoted(h *hosting, heard map[string]bool, against error) {
 	for _, r := range h.replicas {
 		noted := 0
 		for _, id := range r.members {
@@ -292,24 +296,24 @@ func (n *Node) startNoted(h *hosting, heard map[string]bool) {
 				noted++
 			}
 		}
-		if r.running() != nil || r.keptOut() != nil || 2*noted <= len(r.members) || !n.rested(h) {
+		if r.running() != nil || r.keptOut() != nil || 2*noted <= len(r.members) || !n.rested(h) || against != nil {
 			continue
 		}
 		if err := r.start(h.genesis); err != nil {
 			r.keepOut(err)
 		}
 	}
-	n.phase.Store(n.phaseOf(h))
+	now := n.phaseOf(h)
+	if now.state == starting && against != nil {
+		now.detail = against.Error()
+	}
+	n.phase.Store(now)
 }
 
 // rested tells whether every lease has ended that this node's disk may have given in an earlier life. Its replicas
 // would vote for another leader at once, on whom a leader that they have answered a moment ago doesn't reckon.
 func (n *Node) rested(h *hosting) bool {
-	election := n.cfg.Timing.Election
-	if election == 0 {
-		election = time.Second
-	}
-	return h.fresh || n.Monotonic()-n.opened >= int64(election)
+	return h.fresh || n.Monotonic()-n.opened >= int64(n.cfg.Timing.Election)
 }
 
 func (n *Node) phaseOf(h *hosting) *phase {

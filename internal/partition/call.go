@@ -183,8 +183,8 @@ func (c *Call) finish(o Outcome) {
 
 // idKey is what an id is unique in.
 type idKey struct {
-	domain int32
+	domain string // not its place in a set, which another domain may have in the next one
 	id     fsm.ID
 }
 
-func (c *Call) key() idKey { return idKey{c.check.Domain, c.check.ID} }
+func (c *Call) key() idKey { return idKey{c.Domain, c.ID} }

@@ -21,6 +21,7 @@ type snapshotStore struct {
 	files raft.SnapshotStore
 	guard *diskGuard
 	log   *logStore
+	cache *raft.LogCache // above the log
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
@@ -83,10 +84,18 @@ func (s *snapshotSink) Close() error {
 	if err := s.store.guard.do("finish snapshot", nil, s.sink.Close); err != nil {
 		return err
 	}
-	return s.store.guard.do("compare log and snapshot", errSuperseded, func() error {
+	err := s.store.guard.do("compare log and snapshot", errSuperseded, func() error {
 		return s.store.log.snapshotFinished(s.index, s.term)
 	})
+	if err != nil {
+		return err
+	}
+	return s.store.forget()
 }
+
+// forget empties the cache above the log, which may have been wiped beneath it: what a deposed leader never got to
+// anybody must not be handed out again. No range at all does it.
+func (s *snapshotStore) forget() error { return s.cache.DeleteRange(1, 0) }
 
 // temporarySuffix ends the name of what isn't all there yet.
 const temporarySuffix = ".tmp"

@@ -132,7 +132,7 @@ func OpenStoresOn(name string, d Disk, files raft.SnapshotStore, o StoreOptions)
 	return &Stores{
 		Log:       cache,
 		Stable:    &stableStore{disk: d, guard: guard},
-		Snapshots: &snapshotStore{files: files, guard: guard, log: log},
+		Snapshots: &snapshotStore{files: files, guard: guard, log: log, cache: cache},
 		disk:      d, log: log, guard: guard, weights: weights,
 	}, nil
 }

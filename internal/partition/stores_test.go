@@ -427,3 +427,17 @@ func BenchmarkStoreLogs16KiB(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// A snapshot that a leader installs takes the place of the log, also of what is kept of it for quick reading: entries
+// of a deposed leader that nobody else has would be handed out again.
+func TestWhatASnapshotReplacesIsNotHandedOut(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Log.StoreLogs(entries(1, 20, 5)))
+	b.snapshot(40, 6, 40)
+	for i := uint64(1); i <= 20; i++ {
+		var l raft.Log
+		if err := b.Log.GetLog(i, &l); !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("entry %d of term %d is handed out: %v", i, l.Term, err)
+		}
+	}
+}

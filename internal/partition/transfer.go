@@ -77,6 +77,8 @@ func (g *Group) DoubtClock(doubted bool) {
 	g.doubted.Store(doubted)
 	if doubted {
 		g.dismiss(Clock)
+	} else {
+		g.refusedSince.Store(0) // what would have been taken meanwhile wasn't proposed
 	}
 	g.log.Warn("the clock runs faster than others'", "doubted", doubted)
 }

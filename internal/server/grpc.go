@@ -94,7 +94,7 @@ func (q *quota) Check(ctx context.Context, m *quotav1.CheckRequest) (*quotav1.Ch
 	if !id.MayCheck(r.Domain) {
 		return nil, q.server.forbid(mayNotCheck)
 	}
-	r.Deadline = q.server.deadline(remaining(ctx))
+	r.Deadline = deadline(q.server.cfg.Monotonic(), remaining(ctx))
 	c := q.server.ask(ctx, r)
 	if c == nil {
 		f := q.server.failureOf(&partition.Outcome{Result: partition.Unknown})
@@ -152,13 +152,13 @@ func remaining(ctx context.Context) time.Duration {
 	return max(1, time.Until(deadline))
 }
 
-// deadline is the reading of the node's clock at which a check that arrives now is too late; 0: the
-// longest.
-func (s *Server) deadline(timeout time.Duration) int64 {
+// deadline is the reading of the node's clock at which a check that came at that reading is too late; a timeout of
+// 0: the longest.
+func deadline(came int64, timeout time.Duration) int64 {
 	if timeout <= 0 || timeout > MaxTimeout {
 		timeout = MaxTimeout
 	}
-	return s.cfg.Monotonic() + int64(timeout)
+	return came + int64(timeout)
 }
 
 // ask sends one call and waits until it is done; nil when ctx ends first: then its outcome is unknown.

@@ -140,6 +140,7 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 	if !c.register(checks) {
 		return false
 	}
+	came := c.server.cfg.Monotonic()
 	batch := make([]pending, len(checks))
 	calls := make([]*partition.Call, 0, len(checks))
 	for i, m := range checks {
@@ -149,7 +150,7 @@ func (c *conversation) take(checks []*quotav1.TaggedCheck) bool {
 			c.finish(p)
 			continue
 		}
-		p.Deadline = c.server.deadline(time.Duration(m.GetTimeoutNs()))
+		p.Deadline = deadline(came, time.Duration(m.GetTimeoutNs()))
 		p.Done = p.done
 		calls = append(calls, &p.Call)
 	}

@@ -519,7 +519,10 @@ type AnnounceResponse struct {
 	// Of every replica, itself included.
 	Known []*GroupStart `protobuf:"bytes,1,rep,name=known,proto3" json:"known,omitempty"`
 	// The id of the node that has noted the start. Only a disk that the cluster was founded on counts.
-	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// The node's election timeout, in nanoseconds. Whoever announces a start doesn't run beside another one: leases
+	// are given by the voters' and taken by the leader's.
+	ElectionNs    int64 `protobuf:"varint,3,opt,name=election_ns,json=electionNs,proto3" json:"election_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +571,13 @@ func (x *AnnounceResponse) GetId() string {
 	return ""
 }
 
+func (x *AnnounceResponse) GetElectionNs() int64 {
+	if x != nil {
+		return x.ElectionNs
+	}
+	return 0
+}
+
 var File_quota_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quota_v1_peer_proto_rawDesc = "" +
@@ -605,10 +615,12 @@ const file_quota_v1_peer_proto_rawDesc = "" +
 	"\x03run\x18\x06 \x01(\x04R\x03run\"W\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
-	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\"V\n" +
+	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\"w\n" +
 	"\x10AnnounceResponse\x122\n" +
 	"\x05known\x18\x01 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x05known\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id2\xc6\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1f\n" +
+	"\velection_ns\x18\x03 \x01(\x03R\n" +
+	"electionNs2\xc6\x02\n" +
 	"\x04Peer\x12Q\n" +
 	"\bDescribe\x12!.quorate.quota.v1.DescribeRequest\x1a\".quorate.quota.v1.DescribeResponse\x12H\n" +
 	"\x05Found\x12\x1e.quorate.quota.v1.FoundRequest\x1a\x1f.quorate.quota.v1.FoundResponse\x12Q\n" +
