@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -124,7 +126,29 @@ func (o *options) main() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer cleanOnSignal(dir)()
 	return o.run(dir)
+}
+
+// cleanOnSignal removes the folder should somebody end the bench. The processes that it has started end with it,
+// by the kernel's hand; until then they may write once more, so the folder is removed until it stays away.
+func cleanOnSignal(dir string) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, told := <-signals; !told {
+			return
+		}
+		for range 20 {
+			_ = os.RemoveAll(dir) // tried again, and nobody is left to tell
+			time.Sleep(50 * time.Millisecond)
+		}
+		os.Exit(1)
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+	}
 }
 
 // seconds is a duration that is written as a number of seconds.

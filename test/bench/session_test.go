@@ -149,7 +149,7 @@ func TestBenchAgreesWithTheClusterOrFails(t *testing.T) {
 		t.Errorf("%+v: %v, %v", honest, err, s.wrong)
 	}
 	for _, who := range []string{"client", "n1", "n2", "n3"} {
-		if info, err := os.Stat(filepath.Join(s.profileDir, "honest-"+who+".prof")); err != nil || info.Size() == 0 {
+		if info, err := os.Stat(filepath.Join(s.profileDir, "honest-3-"+who+".prof")); err != nil || info.Size() == 0 {
 			t.Errorf("no profile of %s: %v", who, err)
 		}
 	}

@@ -119,7 +119,7 @@ func (s *suite) take(c *session, name string, shape leg, loop ask) (*leg, error)
 	if err := c.follow(); err != nil {
 		return nil, err
 	}
-	wait, err := c.profiles(s.profileDir, fileName(name), s.seconds)
+	wait, err := c.profiles(s.profileDir, fmt.Sprintf("%s-%d", fileName(name), c.partitions), s.seconds)
 	if err != nil {
 		return nil, err
 	}
