@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -297,6 +298,7 @@ func TestAReplicaThatDivergedEndsAtTheNextCheckpoint(t *testing.T) {
 		r.want("three", "u1", partition.Allowed)
 		pass(time.Second)
 		odd := cl.others(r)[0]
+		synctest.Wait() // Raft's own goroutine, which applies otherwise, is at rest
 		odd.group.Load().Tamper(func(m *fsm.Machine) {
 			_, version := m.Set()
 			set, _ := m.Set()
