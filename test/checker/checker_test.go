@@ -45,6 +45,7 @@ var brokenHistories = []broken{
 	{file: "above-a-lowered-limit", rules: []string{"window"}, line: 4, old: `"answered":135`, new: `"answered":140`},
 	{file: "above-a-limit-not-yet-raised", rules: []string{"real-window", "window"}, line: 6, old: `"sent":171`, new: `"sent":170`},
 	{file: "above-a-raise-that-was-refused", rules: []string{"real-window", "window"}, line: 2, old: `"refused"`, new: `"unknown"`},
+	{file: "within-neither-set", rules: []string{"real-window", "window"}, line: 1, old: `"max":2`, new: `"max":3`},
 	{file: "live-denial-goes-back", rules: []string{"denial", "forward", "linear"}, line: 5, old: `"time":29`, new: `"time":30`, opt: checker.Options{Live: true}},
 }
 
@@ -75,17 +76,37 @@ func TestBrokenHistoriesFail(t *testing.T) {
 	}
 }
 
+var goodHistories = []string{
+	"good-edits-and-unknowns", "good-failover", "good-equal-times",
+	"good-same-moment",            // what was sent when something else was answered was not sent after it
+	"good-raise-in-an-instant",    // of one instant some under an amount, and the last under a larger one
+	"good-late-copy",              // a call that was denied is charged by a copy of it that comes late
+	"good-forgotten-twice",        // two sends of an id, further apart than it is remembered, are two charges
+	"good-forgotten-once-more",    // the same after an allow
+	"good-clock-ahead-of-its-log", // a denial's time is above what the next leader begins with
+}
+
 // TestGoodHistoriesPass: what faults do to a history that keeps its promises.
 func TestGoodHistoriesPass(t *testing.T) {
-	for _, name := range []string{"good-edits-and-unknowns", "good-failover", "good-equal-times"} {
+	total := map[string]int{}
+	for _, name := range goodHistories {
 		report := judge(t, readHistory(t, name), checker.Options{})
 		if !report.OK() {
 			t.Errorf("%s:\n%s", name, report)
 		}
-		for _, what := range []string{"windows in decision time", "windows in real time", "denials judged", "pieces in order", "pairs of times", "times after times"} {
-			if report.Counts[what] == 0 {
-				t.Errorf("%s: no %s", name, what)
+		for what, n := range report.Counts {
+			total[what] += n
+			if strings.Contains(what, "not judged") {
+				t.Errorf("%s: %s", name, what)
 			}
+		}
+	}
+	for _, what := range []string{
+		"windows in decision time", "windows in real time", "pieces in order", "pairs of times", "times after times",
+		checker.CountDenials, checker.CountUsages, checker.CountStates,
+	} {
+		if total[what] == 0 {
+			t.Errorf("no %s", what)
 		}
 	}
 }
@@ -93,7 +114,7 @@ func TestGoodHistoriesPass(t *testing.T) {
 // TestEveryRuleHasABrokenHistory, so that none of them can be lost unseen; and every file is one of the table's.
 func TestEveryRuleHasABrokenHistory(t *testing.T) {
 	seen := map[string]bool{}
-	files := []string{"good-edits-and-unknowns", "good-failover", "good-equal-times"}
+	files := slices.Clone(goodHistories)
 	for _, b := range brokenHistories {
 		files = append(files, b.file)
 		for _, r := range b.rules {
