@@ -55,26 +55,11 @@ func follow(t *testing.T, n *rig.Nodes, meanwhile func()) []*trace.Call {
 		if !s.Running() {
 			t.Fatalf("strace has ended: ptrace not permitted? %s", s.Stderr.String())
 		}
-		return !slices.ContainsFunc(pids, func(pid int) bool { return !traced(pid) })
+		return !slices.ContainsFunc(pids, func(pid int) bool { return !trace.Followed(pid) })
 	})
 	meanwhile()
 	s.Terminate(t, os.Interrupt)
 	return readTrace(t, output)
-}
-
-// traced tells whether all threads of a process are followed.
-func traced(pid int) bool {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(files) == 0 {
-		return false
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err == nil && strings.Contains(string(b), "TracerPid:\t0\n") {
-			return false
-		}
-	}
-	return true
 }
 
 // checks is how many lone checks are followed.

@@ -177,19 +177,19 @@ func (tl *tally) found(l loss, s *state) {
 
 func (tl *tally) String() string {
 	return fmt.Sprintf("%d losses of power, in the middle of %v: what was in hand was there %d times, and wasn't %d times; left behind: %s; of %+v",
-		tl.cuts, tl.kinds, tl.whole, tl.undone, tl.left(), tl.did)
+		tl.cuts, tl.kinds, tl.whole, tl.undone, left(tl.lost), tl.did)
 }
 
-// left says what the losses left, with the torn pages counted.
-func (tl *tally) left() string {
-	of := tl.lost
+// left says what losses left, with the torn pages counted.
+func left(c medium.Cut) string {
+	of := c
 	of.PagesTorn = nil
-	return fmt.Sprintf("%+v, of the kept pages torn: %d, of these bbolt's meta pages: %d", of, len(tl.lost.PagesTorn), tl.metaTorn())
+	return fmt.Sprintf("%+v, of the kept pages torn: %d, of these bbolt's meta pages: %d", of, len(c.PagesTorn), metaTorn(c))
 }
 
 // metaTorn counts the torn pages by which bbolt finds all others.
-func (tl *tally) metaTorn() (n int) {
-	for _, p := range tl.lost.PagesTorn {
+func metaTorn(c medium.Cut) (n int) {
+	for _, p := range c.PagesTorn {
 		if strings.HasPrefix(p.File, "raft.db") && p.Number < 2 {
 			n++
 		}
@@ -229,7 +229,7 @@ func (tl *tally) enough(t *testing.T) {
 	t.Helper()
 	for what, n := range map[string]int{
 		"cuts": tl.cuts / 1000, "kept pages": tl.lost.PagesKept, "lost pages": tl.lost.PagesLost, "torn pages": len(tl.lost.PagesTorn),
-		"torn meta pages": tl.metaTorn(), "lost sizes": tl.lost.SizesLost, "kept names": tl.lost.NamesKept,
+		"torn meta pages": metaTorn(tl.lost), "lost sizes": tl.lost.SizesLost, "kept names": tl.lost.NamesKept,
 		"lost names": tl.lost.NamesLost, "half written files": tl.lost.FilesTorn, "half written folders": tl.lost.FoldersTorn,
 		"opens": tl.kinds["open"], "votes": tl.kinds["set"], "appends": tl.kinds["store"], "deletions": tl.kinds["delete"],
 		"snapshots": tl.kinds["snapshot"], "steps undone": tl.undone, "steps done": tl.whole,

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(func(p rig.Programs) int {
 		programs = p
 		return m.Run()
-	}, "cmd/quotanode", "cmd/quotactl"))
+	}, "cmd/quotanode", "cmd/quotactl", "test/faults/faultnode"))
 }
 
 // programs are those of the product.

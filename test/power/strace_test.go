@@ -7,12 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/test/power/trace"
-	"github.com/quorate/quorate/test/rig"
 )
 
 // patience bounds every wait. Nothing here takes a tenth of it on an idle machine.
@@ -85,12 +83,5 @@ func record(t *testing.T, name string, env ...string) []*trace.Call {
 	if err := c.Run(); err != nil {
 		t.Fatalf("%s under strace: %v\n%s", name, errors.Join(err, ctx.Err()), said.String())
 	}
-	awaitTrace(t, output, c.Process.Pid)
 	return readTrace(t, output)
-}
-
-// awaitTrace waits until strace has written down the end of a process.
-func awaitTrace(t *testing.T, output string, pid int) {
-	t.Helper()
-	rig.Eventually(t, "strace to write down the end of process "+strconv.Itoa(pid), func() bool { return trace.Ended(output, pid) })
 }

@@ -1,8 +1,9 @@
 package trace
 
 import (
-	"io"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -16,10 +17,15 @@ const Changes = "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,mkdirat,r
 	"open,creat,rename,renameat2,link,symlink,symlinkat,unlink,mkdir,rmdir,truncate,pwritev,pwritev2,writev," +
 	"fallocate,copy_file_range,sendfile,splice,sync_file_range,msync,sync,syncfs"
 
-// Command is a command line that runs a program under strace from its start. The process that it starts becomes the
-// program, with strace beside it; strace has written all of it down once the output says how it ended. Only the
-// calls of interest stop the program.
+// Command is a command line that runs a program under strace from its start, and ends when both have. Only the calls
+// of interest stop the program.
 func Command(output, calls string, program ...string) []string {
+	return append(append(flags(output, calls), "--seccomp-bpf", "--"), program...)
+}
+
+// Beside is [Command], but that the process which it starts becomes the program, with strace beside it: [Tracer] finds
+// it, and the output is all there once that has ended.
+func Beside(output, calls string, program ...string) []string {
 	return append(append(flags(output, calls), "-D", "--seccomp-bpf", "--"), program...)
 }
 
@@ -37,19 +43,44 @@ func flags(output, calls string) []string {
 		"--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns"}
 }
 
-// Ended tells whether the output says how the process with this id ended: strace has written all that it did.
-func Ended(output string, pid int) bool {
-	f, err := os.Open(output)
-	if err != nil {
+// Tracer is the process that follows another one; 0: none does.
+func Tracer(pid int) int { return number(status(pid), "TracerPid:\t") }
+
+// Followed tells whether all threads of a process are followed.
+func Followed(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid))
+	if err != nil || len(threads) == 0 {
 		return false
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	const enough = 4096
-	if info, err := f.Stat(); err == nil {
-		_, _ = f.Seek(max(0, info.Size()-enough), io.SeekStart) // or all of it is read
+	for _, thread := range threads {
+		if id, err := strconv.Atoi(filepath.Base(thread)); err != nil || Tracer(id) == 0 && status(id) != "" {
+			return false
+		}
 	}
-	end, err := io.ReadAll(f)
-	lines := strings.Split(strings.TrimSpace(string(end)), "\n")
-	last := lines[len(lines)-1]
-	return err == nil && strings.HasPrefix(last, strconv.Itoa(pid)+" ") && strings.Contains(last, " +++ ")
+	return true
+}
+
+// Ended tells whether a process has ended, though its parent may not have heard of it.
+func Ended(pid int) bool {
+	s := status(pid)
+	return s == "" || strings.Contains(s, "State:\tZ")
+}
+
+// status is what Linux says of a process or a thread; empty if it isn't there.
+func status(id int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func number(text, key string) int {
+	_, after, _ := strings.Cut(text, key)
+	line, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(line)
+	if err != nil {
+		return 0
+	}
+	return n
 }
