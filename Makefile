@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help check test build vet lint gen gen-check pure mutants faults soak bench bench-tools
+.PHONY: help check test build vet lint gen gen-check pure check-history mutants faults soak bench bench-tools
 
 GO   ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
@@ -19,7 +19,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 PURE := ./api/... ./internal ./internal/limit/... ./internal/keyspace/... ./internal/policy/... ./internal/fsm/... ./test/cases
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
 
@@ -49,6 +49,10 @@ gen-check: ## Prove that the generated code is what its sources give
 
 pure: ## Tests of the pure rooms and the wire contract, the rules of the house, the index of cases
 	$(GO) test -timeout 5m $(PURE)
+
+# FILE=history.jsonl; FLAGS='-live -fenced': what is known of its callers (test/checker says what that means).
+check-history: ## Judge what clients of a cluster saw, FILE=lines of JSON
+	$(GO) run ./test/checker/historycheck $(FLAGS) '$(FILE)'
 
 mutants: ## Break the product on purpose and demand that the named tests notice
 	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
