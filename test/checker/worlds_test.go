@@ -13,9 +13,9 @@ import (
 // TestGoodWorldsNeverAlarm: a limiter that does what it promises, through failovers, edits, lost and doubled
 // messages, repetitions and remembered denials, is never accused.
 func TestGoodWorldsNeverAlarm(t *testing.T) {
-	worlds := 300
+	worlds := 150
 	if testing.Short() {
-		worlds = 60
+		worlds = 50
 	}
 	if n, err := strconv.Atoi(os.Getenv("WORLDS")); err == nil {
 		worlds = n
@@ -117,6 +117,23 @@ func TestFaultyLimitersAreCaught(t *testing.T) {
 			}
 			t.Logf("first in seed %d", first)
 		})
+	}
+}
+
+// TestUndecidedIsAFailure, unless it is allowed; and a denial that nothing can explain is found without a search.
+func TestUndecidedIsAFailure(t *testing.T) {
+	lines := live(1, "")
+	report, err := checker.Check(lines, checker.Options{Patience: 1})
+	if err != nil || report.OK() || len(report.Undecided) == 0 || len(report.Violated) > 0 {
+		t.Errorf("nothing is undecided, or it is no failure: %v\n%s", err, report)
+	}
+	report, err = checker.Check(lines, checker.Options{Patience: 1, AllowUndecided: true})
+	if err != nil || !report.OK() || len(report.Undecided) == 0 {
+		t.Errorf("undecided isn't allowed: %v\n%s", err, report)
+	}
+	report, err = checker.Check(live(1, "always denies"), checker.Options{Patience: 1, AllowUndecided: true})
+	if err != nil || report.Violated[checker.RuleLinear] == 0 {
+		t.Errorf("no denial is found to be without reason: %v", err)
 	}
 }
 
