@@ -152,8 +152,10 @@ func (g *Group) firstApplied(h fsm.Header) {
 }
 
 // stamp returns the leader's present decision time.
-func (g *Group) stamp(lead *leadership) int64 {
-	reading := g.clock.Read()
+func (g *Group) stamp(lead *leadership) int64 { return g.stampAt(lead, g.clock.Read()) }
+
+// stampAt returns the leader's decision time at a reading.
+func (g *Group) stampAt(lead *leadership, reading clock.Reading) int64 {
 	if reading.Gaps != g.gaps.Load() {
 		g.distrust(reading.Gaps)
 	}

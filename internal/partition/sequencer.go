@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/fsm"
 )
 
@@ -37,13 +38,12 @@ func (g *Group) sequence() {
 		if lead == nil || !lead.ready || g.transferring.Load() || g.doubted.Load() {
 			return
 		}
-		now := g.stamp(lead)
 		s := g.take(lead)
 		g.submitAnew(s.outdated)
 		if len(s.checks) == 0 {
 			return
 		}
-		h := fsm.Header{Time: now, Term: lead.term, Seq: s.seq}
+		h := fsm.Header{Time: g.stampAt(lead, s.reading), Term: lead.term, Seq: s.seq}
 		g.metrics.batchSize.Observe(float64(len(s.checks)))
 		g.apply(fsm.BatchEntry(h, s.version, s.checks), s.seq)
 	}
@@ -54,7 +54,8 @@ type sealed struct {
 	checks   []*fsm.Check
 	version  fsm.Version // of the set that they were resolved under
 	seq      uint64
-	outdated []*Call // left out: resolved under another
+	reading  clock.Reading // that stamps it: not from before any of them came
+	outdated []*Call       // left out: resolved under another
 }
 
 // mayStamp reports whether a time that was read from lead's clock before may go into an entry: it may be that
@@ -93,6 +94,9 @@ func (g *Group) take(lead *leadership) (s sealed) {
 		s.seq = g.nextSeq()
 		g.flights[s.seq] = f
 		g.batches++
+		// Now, not before they were taken: nobody is charged at a time from before it asked, or whoever asks again when
+		// that has left its window would be let in early.
+		s.reading = g.clock.Read()
 	}
 	return s
 }
