@@ -54,7 +54,7 @@ func New(source Source) *Accumulator {
 func (a *Accumulator) Read() Reading {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	monotonic, raw := a.source.Monotonic(), a.source.Raw()
+	monotonic, raw := a.pair()
 	byMonotonic, byRaw := monotonic-a.monotonic, raw-a.raw
 	a.monotonic, a.raw = monotonic, raw
 	if counts(byMonotonic) && counts(byRaw) {
@@ -64,6 +64,22 @@ func (a *Accumulator) Read() Reading {
 		a.gaps++
 	}
 	return Reading{Elapsed: a.sum - (a.sum/driftDivisor + min(a.sum%driftDivisor, 1)), Gaps: a.gaps}
+}
+
+// torn is how far apart, in nanoseconds, the two clocks of a pair may have been read. An interruption between them
+// makes this advance of the second clock too long and the next one too short, of which the minimum takes only the
+// latter: that time would be lost, and a busy machine loses percents so, which nothing else makes up for.
+const torn = int64(20 * time.Microsecond)
+
+// pair reads both clocks, again if the reading was interrupted. On a machine so busy that this is in vain, time is lost.
+func (a *Accumulator) pair() (monotonic, raw int64) {
+	for range 4 {
+		monotonic, raw = a.source.Monotonic(), a.source.Raw()
+		if a.source.Monotonic()-monotonic <= torn {
+			break
+		}
+	}
+	return monotonic, raw
 }
 
 // Drift is how far the monotonic clock has run ahead of the raw one since the accumulator began, in parts per

@@ -74,6 +74,33 @@ func TestAnUnreadableClockIsAGap(t *testing.T) {
 	}
 }
 
+// interrupted is a source whose reader is interrupted at every tenth pair, between the two clocks.
+type interrupted struct {
+	clock.Manual
+	reads int
+}
+
+func (s *interrupted) Raw() int64 {
+	if s.reads++; s.reads%10 == 0 {
+		s.Advance(30 * time.Millisecond)
+	}
+	return s.Manual.Raw()
+}
+
+// What passes while a reader is interrupted between the two clocks is time like any other.
+func TestTimeIsNotLostToInterruptions(t *testing.T) {
+	source := &interrupted{}
+	a := clock.New(source)
+	for range 1000 {
+		source.Advance(time.Millisecond)
+		a.Read()
+	}
+	r, truly := a.Read(), source.Monotonic()
+	if lost := truly - truly/2000 - r.Elapsed; r.Gaps > 0 || lost > int64(time.Microsecond) || lost < -2 {
+		t.Errorf("%v of %v, %v lost, %d gaps", time.Duration(r.Elapsed), time.Duration(truly), time.Duration(lost), r.Gaps)
+	}
+}
+
 // Readers that overtake each other between reading the clocks and adding would look like a clock
 // that goes back.
 func TestConcurrentReadersSeeNoGap(t *testing.T) {

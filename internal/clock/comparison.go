@@ -50,17 +50,33 @@ func (c *Comparison) Add(s Sample) {
 	}
 }
 
-// Faster reports whether we ran faster than the other by more than [FastPPM], over the time since the oldest
-// sample, whatever the ways of the questions took; known is false before there is enough to tell. Between their
-// two readings at least as much of our time passed as from hearing the first to asking for the second.
-func (c *Comparison) Faster() (faster, known bool) {
+// Verdict is what is known of our speed beside another clock's.
+type Verdict uint8
+
+const (
+	Unknown  Verdict = iota // it can't be told: not for long enough, or the ways of the questions took too long
+	Faster                  // ours runs faster, by more than [FastPPM]
+	NoFaster                // it doesn't
+)
+
+// Verdict compares the time since the oldest sample. How long the ways of the questions took is known, how that was
+// shared between there and back isn't: between their two readings at least as much of our time passed as from
+// hearing the first to asking for the second, and at most as from asking for the first to hearing the second. Only
+// what holds for both is a verdict.
+func (c *Comparison) Verdict() Verdict {
 	if len(c.samples) < 2 {
-		return false, false
+		return Unknown
 	}
 	first, last := c.samples[0], c.samples[len(c.samples)-1]
-	ours, theirs := last.Asked.Elapsed-first.Heard.Elapsed, last.Theirs.Elapsed-first.Theirs.Elapsed
-	if ours < int64(c.Over) {
-		return false, false
+	least, most := last.Asked.Elapsed-first.Heard.Elapsed, last.Heard.Elapsed-first.Asked.Elapsed
+	theirs := last.Theirs.Elapsed - first.Theirs.Elapsed
+	switch {
+	case least < int64(c.Over):
+		return Unknown
+	case least-theirs > least/1e6*FastPPM:
+		return Faster
+	case most-theirs <= most/1e6*FastPPM:
+		return NoFaster
 	}
-	return ours-theirs > ours/1e6*FastPPM, true
+	return Unknown
 }
