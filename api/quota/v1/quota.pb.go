@@ -61,7 +61,8 @@ const (
 	Decision_DECISION_UNSPECIFIED Decision = 0
 	// The work may be done.
 	Decision_DECISION_ALLOW Decision = 1
-	// The work must not be done. Nothing was consumed.
+	// The work must not be done. Nothing was consumed by this send; an earlier one of the same id that is still on its
+	// way may yet be admitted and charged, of which nobody hears then.
 	Decision_DECISION_DENY Decision = 2
 	// The answer to a peek that would have been an allow. It is none: nothing was consumed, and the work must
 	// not be done.
