@@ -23,25 +23,26 @@ func compared(c *clock.Comparison, seconds int, ppm int64, delays ...time.Durati
 
 func TestAClockThatRunsFastIsFoundOut(t *testing.T) {
 	for _, tc := range []struct {
-		name          string
-		seconds       int
-		ppm           int64
-		delays        []time.Duration
-		faster, known bool
+		name    string
+		seconds int
+		ppm     int64
+		delays  []time.Duration
+		want    clock.Verdict
 	}{
-		{"alike", 30, 0, []time.Duration{time.Millisecond}, false, true},
-		{"within the bounds", 30, 900, []time.Duration{time.Millisecond}, false, true},
-		{"faster", 30, 2000, []time.Duration{time.Millisecond}, true, true},
-		{"slower", 30, -5000, []time.Duration{time.Millisecond}, false, true},
-		{"faster, but not for long enough", 10, 50_000, []time.Duration{time.Millisecond}, false, false},
-		{"alike, with answers that crawl now and then", 30, 0, []time.Duration{time.Millisecond, 900 * time.Millisecond}, false, true},
-		{"much faster, all the same", 30, 100_000, []time.Duration{time.Millisecond, 900 * time.Millisecond}, true, true},
-		{"a single sample", 1, 0, []time.Duration{0}, false, false},
+		{"alike", 30, 0, []time.Duration{time.Millisecond}, clock.NoFaster},
+		{"within the bounds", 30, 900, []time.Duration{time.Millisecond}, clock.NoFaster},
+		{"faster", 30, 2000, []time.Duration{time.Millisecond}, clock.Faster},
+		{"slower", 30, -5000, []time.Duration{time.Millisecond}, clock.NoFaster},
+		{"faster, but not for long enough", 10, 50_000, []time.Duration{time.Millisecond}, clock.Unknown},
+		{"alike, with answers that crawl", 30, 0, []time.Duration{900 * time.Millisecond}, clock.Unknown},
+		{"too fast, with answers that crawl", 30, 10_000, []time.Duration{900 * time.Millisecond}, clock.Unknown},
+		{"much faster, all the same", 30, 100_000, []time.Duration{time.Millisecond, 900 * time.Millisecond}, clock.Faster},
+		{"a single sample", 1, 0, []time.Duration{0}, clock.Unknown},
 	} {
 		var c clock.Comparison
 		compared(&c, tc.seconds, tc.ppm, tc.delays...)
-		if faster, known := c.Faster(); faster != tc.faster || known != tc.known {
-			t.Errorf("%s: faster %v, known %v", tc.name, faster, known)
+		if v := c.Verdict(); v != tc.want {
+			t.Errorf("%s: verdict %d, want %d", tc.name, v, tc.want)
 		}
 	}
 }
@@ -61,8 +62,8 @@ func TestNothingIsComparedOverAGap(t *testing.T) {
 		}
 		gap(&s)
 		c.Add(s)
-		if _, known := c.Faster(); known {
-			t.Errorf("%s: compared", name)
+		if v := c.Verdict(); v != clock.Unknown {
+			t.Errorf("%s: verdict %d", name, v)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func TestOldSamplesAreForgotten(t *testing.T) {
 			Theirs: clock.Reading{Elapsed: 1e12 + 3600e9 + int64(i)*995e6},
 		})
 	}
-	if faster, known := c.Faster(); !faster || !known {
-		t.Errorf("faster %v, known %v", faster, known)
+	if v := c.Verdict(); v != clock.Faster {
+		t.Errorf("verdict %d", v)
 	}
 }

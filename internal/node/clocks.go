@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 const (
 	compareEvery  = time.Second
 	compareWithin = time.Second
+	// verdictLasts is for how many times the least time of a comparison a verdict stands while answers take too long
+	// for another one.
+	verdictLasts = 3
 )
 
 // Elapsed reads this node's measure of elapsed time.
@@ -51,22 +55,27 @@ func (n *Node) compareWith(ctx context.Context, p *peer) {
 	asked := n.clock.Read()
 	m, err := p.rpc.Elapsed(ctx, &quotav1.ElapsedRequest{})
 	if err != nil {
-		p.slower, p.compared = false, false
+		p.verdict = clock.Unknown
 		return
 	}
 	p.comparison.Add(clock.Sample{
 		Asked: asked, Heard: n.clock.Read(), Theirs: clock.Reading{Elapsed: m.GetElapsedNs(), Gaps: m.GetGaps()},
 	})
-	p.slower, p.compared = p.comparison.Faster()
+	now := n.Monotonic()
+	if v := p.comparison.Verdict(); v != clock.Unknown || now-p.judged > verdictLasts*int64(p.comparison.Over) {
+		p.verdict, p.judged = v, now
+	}
 }
 
 // judgeClock tells every replica what the comparison says of this node's clock: all of them before any handover,
 // each of which takes its time.
 func (n *Node) judgeClock(h *hosting) {
 	for _, r := range h.replicas {
-		heard, slower := n.comparedWith(r)
-		if heard > 0 { // where nobody is heard, what was known stands
-			r.doubted.Store(slower == heard)
+		switch n.verdictFor(r) {
+		case clock.Faster:
+			r.doubted.Store(true)
+		case clock.NoFaster:
+			r.doubted.Store(false)
 		}
 		if g := r.running(); g != nil {
 			g.DoubtClock(r.doubted.Load())
@@ -74,19 +83,23 @@ func (n *Node) judgeClock(h *hosting) {
 	}
 }
 
-// comparedWith counts the replica's peers whose clocks are heard, and those among them that are slower.
-func (n *Node) comparedWith(r *replica) (heard, slower int) {
+// verdictFor is what the clocks of the replica's peers say of this node's: it is too fast if it runs faster than all
+// of which something is known, and isn't if one of them knows better. As long as nothing is known, what was known
+// stands: a doubt doesn't end because answers take their time.
+func (n *Node) verdictFor(r *replica) clock.Verdict {
+	verdict := clock.Unknown
 	for _, p := range n.peers {
-		for _, id := range r.members {
-			if nameOf(id) == p.name && p.compared {
-				heard++
-				if p.slower {
-					slower++
-				}
-			}
+		if !slices.ContainsFunc(r.members, func(id string) bool { return nameOf(id) == p.name }) {
+			continue
+		}
+		switch p.verdict {
+		case clock.NoFaster:
+			return clock.NoFaster
+		case clock.Faster:
+			verdict = clock.Faster
 		}
 	}
-	return heard, slower
+	return verdict
 }
 
 // handOverDoubted hands over, all at once, what this node leads with a clock that is doubted.

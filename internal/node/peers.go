@@ -44,8 +44,8 @@ type peer struct {
 	heard atomic.Int64 // monotonic; when it was heard last; 0: never
 
 	comparison clock.Comparison // compareClocks' own
-	slower     bool             // our clock runs faster than its; the same's
-	compared   bool             // that is known
+	verdict    clock.Verdict    // of our clock, by its; the same's
+	judged     int64            // monotonic; when that was
 
 	mu       sync.Mutex
 	status   *quotav1.NodeStatus      // of itself, as it last told; nil: it hasn't
