@@ -130,12 +130,14 @@ func failDisk(c *cell) {
 // hangDisk makes a sync of one that leads hang for longer than a disk may take.
 func hangDisk(c *cell) {
 	victim, leads := c.someLeader()
-	_, log := c.inject(victim, "delay_enter=90000000:when=1")
+	strace, log := c.inject(victim, "delay_enter=90000000:when=1")
 	rig.Eventually(c, "a sync to hang", func() bool { return bytes.Contains(contents(log), []byte("fdatasync(")) })
 	c.hit("a sync of "+victim+" hangs", leads...)
-	c.ends(victim, "disk is stuck")
+	rig.Eventually(c, victim+" to give up", func() bool { return strings.Contains(c.Process[victim].Stderr.String(), "disk is stuck") })
 	c.count("disks that hung", 1)
 	c.recover(leads)
+	strace.Kill(c) // until then nothing of the process can go
+	rig.Eventually(c, victim+" to end", func() bool { return !c.Running(victim) })
 	c.resume(c, victim)
 }
 

@@ -23,7 +23,7 @@ const (
 // broken.
 type ground struct {
 	steered    bool // the test's own node, with clocks that can be set and small logs
-	partitions int
+	partitions int  // a fault that leaves it open has 0
 	mounted    bool // each node's disk is a file system of its own
 	spaces     bool // each node is in a network namespace of its own
 }
@@ -67,7 +67,9 @@ func (p planned) name() string { return p.fault.name + "/" + string(p.phase) }
 // planOf puts a fault into a phase, on a ground that has what both need.
 func planOf(f fault, p phase, partitions int) planned {
 	on := f.on
-	on.partitions = partitions
+	if on.partitions == 0 {
+		on.partitions = partitions
+	}
 	if p == installing {
 		on.steered, on.partitions = true, 1 // one log to fill, and that soon
 	}
