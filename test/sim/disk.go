@@ -46,7 +46,7 @@ func (d *disk) losePower(n uint64) {
 	if len(d.unsynced) > 0 {
 		d.w.count("losses amid a write")
 	}
-	left, torn := afterLoss(d.synced, d.unsynced, s, d.w.o.Breaks.IgnoreSync)
+	left, torn := afterLoss(d.synced, d.unsynced, s, d.w.o.Breaks)
 	d.w.countMany("torn writes", torn)
 	d.current, d.synced, d.unsynced = left, left.clone(), nil
 	d.shots.losePower(d, s)
@@ -264,7 +264,7 @@ func (h *handle) sync() {
 		return
 	}
 	keep := 0
-	if h.w.o.Breaks.IgnoreSync {
+	if b := h.w.o.Breaks; b.IgnoreSync || b.LoseNewest {
 		keep = mostUnsynced
 	}
 	for len(h.unsynced) > keep {

