@@ -98,6 +98,18 @@ func (w *crowd) allows() (n int) {
 	return n
 }
 
+// failedSince counts the questions asked since then that nobody answered.
+func (w *crowd) failedSince(then int64) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.all {
+		if q.sent > then && q.answered == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // owed is what a cluster must know of an account after power was lost: at least what was told to be allowed until then,
 // at most also what was asked and not answered.
 type owed struct{ least, most int }
