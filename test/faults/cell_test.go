@@ -33,7 +33,7 @@ type cell struct {
 	mu     sync.Mutex
 	counts map[string]int
 	hits   []hit
-	edits  int
+	edits  int    // applied
 	behind string // phase installing: who takes in a snapshot
 }
 
@@ -104,15 +104,11 @@ func run(t *testing.T, r *report, seed uint64, list []planned) {
 			c.leave()
 			c = nil
 		}
-		ok := t.Run(fmt.Sprintf("%s/%d", p.name(), seed), func(sub *testing.T) {
-			if c == nil {
-				c = foundCluster(t, p.on)
-			}
-			do(sub, c, p, seed, i, r)
-		})
-		if c != nil {
-			c.broken = c.broken || !ok || p.fault.lasting
+		if c == nil {
+			c = foundCluster(t, p.on)
 		}
+		ok := t.Run(fmt.Sprintf("%s/%d", p.name(), seed), func(sub *testing.T) { do(sub, c, p, seed, i, r) })
+		c.broken = !ok || p.fault.lasting
 	}
 }
 
@@ -131,7 +127,12 @@ func lacking(t *testing.T, f fault) string {
 
 // do runs one cell and adds its row.
 func do(t *testing.T, c *cluster, p planned, seed uint64, number int, r *report) {
-	began := time.Now()
+	began, told := time.Now(), len(r.Rows)
+	defer func() {
+		if len(r.Rows) == told { // it was given up
+			r.add(row{Cell: p.name(), Ground: p.on.String(), Seed: seed, Failed: true, About: "given up"})
+		}
+	}()
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	w, err := checker.Create(path)
 	if err != nil {
@@ -198,7 +199,7 @@ func (c *cell) attack() {
 	if c.plan.phase == installing {
 		c.caughtUp()
 	}
-	for end := time.Now().Add(loadFor); c.crowd.figures().Allows < enough+enough/10 && time.Now().Before(end); {
+	for end := time.Now().Add(loadFor); !c.satisfied() && time.Now().Before(end); {
 		c.wait(50 * time.Millisecond)
 	}
 	stop()
@@ -207,17 +208,35 @@ func (c *cell) attack() {
 	c.crowd.settle()
 }
 
+// satisfied reports whether enough has been seen.
+func (c *cell) satisfied() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.crowd.figures().Allows >= enough+enough/10 && c.edits >= c.leastEdits()
+}
+
+// leastEdits is how many edits the cell's phase asks for.
+func (c *cell) leastEdits() int {
+	if c.plan.phase == editing {
+		return 5
+	}
+	return 1
+}
+
 // editAll edits policies at the phase's pace.
 func (c *cell) editAll(ctx context.Context, r *rand.Rand) {
 	every := 1500 * time.Millisecond
 	if c.plan.phase == editing {
 		every = 100 * time.Millisecond
 	}
-	edits, err := c.editor.edit(ctx, c.crowd.history, every, r)
+	err := c.editor.edit(ctx, c.crowd.history, every, r, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.edits++
+	})
 	if err != nil {
 		c.Error(err)
 	}
-	c.edits = edits
 }
 
 // close writes what the cluster says in the end.

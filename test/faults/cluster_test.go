@@ -34,7 +34,6 @@ type cluster struct {
 	on      ground
 	web     *rig.Web // nil where nodes are in namespaces
 	spaces  *spaces
-	disks   *disks
 	clients []*client.Client
 	editor  *editor
 	broken  bool
@@ -60,7 +59,7 @@ func foundCluster(t *testing.T, on ground) *cluster {
 	}
 	c.Nodes = programs.Prepare(t, s)
 	if on.mounted {
-		c.disks = mountDisks(t, c.Nodes)
+		mountDisks(t, c.Nodes)
 	}
 	c.Begin(t, rig.Names()...)
 	c.Ready(t, rig.Names()...)
@@ -95,6 +94,9 @@ func (c *cluster) leave() {
 		one.Close()
 	}
 	c.Kill(c.owner, rig.Names()...)
+	if c.spaces != nil {
+		c.spaces.close()
+	}
 }
 
 // resume starts nodes anew, which outlive the cell, and waits until they are ready.

@@ -33,14 +33,11 @@ func lacksMounts() string { return lacksProgram("mkfs.ext4", "e2fsprogs", true) 
 
 func lacksStrace() string { return lacksProgram("strace", "strace", true) }
 
-// disks are the file systems of the nodes.
-type disks struct{}
-
-// diskSize is that of each.
+// diskSize is that of each node's file system.
 const diskSize = 96 << 20
 
 // mountDisks gives each node a file system of its own. They are unmounted with the test.
-func mountDisks(t *testing.T, n *rig.Nodes) *disks {
+func mountDisks(t *testing.T, n *rig.Nodes) {
 	t.Helper()
 	for _, name := range rig.Names() {
 		image, at := filepath.Join(n.Dir, name+".img"), n.Disk(name)
@@ -52,7 +49,6 @@ func mountDisks(t *testing.T, n *rig.Nodes) *disks {
 		command(t, "mount", "-o", "loop", image, at)
 		t.Cleanup(func() { command(t, "umount", at) })
 	}
-	return &disks{}
 }
 
 func command(t testing.TB, args ...string) {

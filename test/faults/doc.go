@@ -10,6 +10,7 @@
 //	make faults SEED=7            the same choice and order again
 //	make faults CELL=freeze       cells whose name has that in it, in every phase that makes sense
 //	make soak HOURS=2             round after round with new seeds
+//	FAULTS=matrix go test ...     every fault in every phase
 //
 // REPORT=file.json writes what the table says as JSON; HISTORIES=folder keeps all histories, not only those of
 // cells that failed.

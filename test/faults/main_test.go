@@ -23,8 +23,9 @@ func TestMain(m *testing.M) {
 
 // The ways to run: FAULTS says which; without it the suite is a smoke.
 const (
-	everyFault = "all"  // each fault once
-	forHours   = "soak" // round after round for HOURS
+	everyFault = "all"    // each fault once
+	everyCell  = "matrix" // each fault in each phase
+	forHours   = "soak"   // round after round for HOURS
 )
 
 // TestClientsSeeNoBrokenPromiseUnderFaults runs cells, and judges what callers saw.
@@ -44,6 +45,8 @@ func TestClientsSeeNoBrokenPromiseUnderFaults(t *testing.T) {
 			fmt.Printf("SEED=%d\n", seed)
 			run(t, r, seed, drawn(seed))
 		}
+	case os.Getenv("FAULTS") == everyCell:
+		run(t, r, seed, ordered(named(""), chance(seed, everyCell)))
 	case os.Getenv("FAULTS") == everyFault:
 		run(t, r, seed, drawn(seed))
 	default:

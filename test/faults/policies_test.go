@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -84,7 +85,7 @@ func (e *editor) apply(ctx context.Context, a amounts) (*checker.Policies, error
 			pause(ctx, 50*time.Millisecond)
 			continue
 		case len(m.GetProblems()) > 0:
-			return nil, fmt.Errorf("policies are refused: %v", m.GetProblems())
+			return line, fmt.Errorf("policies are refused: %v", m.GetProblems())
 		}
 		line.Set = m.GetVersion().GetNumber()
 		if everywhere(m) {
@@ -117,20 +118,16 @@ func everywhere(m *quotav1.ApplyPoliciesResponse) bool {
 	return len(m.GetPartitions()) > 0
 }
 
-// edit raises and lowers amounts until ctx ends, and writes each attempt. It returns how many were applied.
-func (e *editor) edit(ctx context.Context, w *checker.Writer, every time.Duration, r *rand.Rand) (applied int, err error) {
+// edit raises and lowers amounts until ctx ends, writes each attempt, and tells of each that was applied.
+func (e *editor) edit(ctx context.Context, w *checker.Writer, every time.Duration, r *rand.Rand, applied func()) error {
 	for pause(ctx, every) {
-		a := amounts{burst: 20 + r.Uint64N(50), minute: 250 + r.Uint64N(250), cold: 2 + r.Uint64N(3)}
-		line, err := e.apply(ctx, a)
-		if err != nil {
-			return applied, err
+		line, err := e.apply(ctx, amounts{burst: 20 + r.Uint64N(50), minute: 250 + r.Uint64N(250), cold: 2 + r.Uint64N(3)})
+		if err = errors.Join(err, w.Write(line)); err != nil {
+			return err
 		}
 		if line.Outcome == checker.Applied {
-			applied++
-		}
-		if err := w.Write(line); err != nil {
-			return applied, err
+			applied()
 		}
 	}
-	return applied, nil
+	return nil
 }

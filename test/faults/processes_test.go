@@ -70,8 +70,7 @@ func freezeLeaders(c *cell) {
 // restartAll stops one after the other in order, and brings it back.
 func restartAll(c *cell) {
 	for _, name := range rig.Names() {
-		leads := c.ledBy(c, name)
-		c.hit("stopping "+name, leads...)
+		c.hit("stopping "+name, c.all()...)
 		c.Terminate(c, name)
 		c.resume(c, name)
 		c.count("nodes restarted", 1)

@@ -41,16 +41,11 @@ type spaces struct {
 	net string // the first three bytes of all addresses
 }
 
-// openSpaces makes them. They end with the test.
+// openSpaces makes them. There is one set of them in a process at a time; they end with the test at the latest.
 func openSpaces(t *testing.T) *spaces {
 	t.Helper()
 	s := &spaces{tag: fmt.Sprintf("q%d", os.Getpid()%100000), net: fmt.Sprintf("10.213.%d", os.Getpid()%250)}
-	t.Cleanup(func() {
-		for _, name := range rig.Names() {
-			_ = exec.Command("ip", "netns", "del", s.space(name)).Run() // it may never have been made
-		}
-		_ = exec.Command("ip", "link", "del", s.bridge()).Run()
-	})
+	t.Cleanup(s.close)
 	ip(t, "link", "add", s.bridge(), "type", "bridge")
 	ip(t, "addr", "add", s.net+".254/24", "dev", s.bridge())
 	ip(t, "link", "set", s.bridge(), "up")
@@ -64,6 +59,14 @@ func openSpaces(t *testing.T) *spaces {
 		ip(t, "-n", space, "link", "set", "lo", "up")
 	}
 	return s
+}
+
+// close removes them, if they are there.
+func (s *spaces) close() {
+	for _, name := range rig.Names() {
+		_ = exec.Command("ip", "netns", "del", s.space(name)).Run() // with its end of the cable, which takes the other one along
+	}
+	_ = exec.Command("ip", "link", "del", s.bridge()).Run() // it may have gone before
 }
 
 func ip(t testing.TB, args ...string) {
