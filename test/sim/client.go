@@ -27,14 +27,13 @@ const (
 
 // question is a decision id with what it stands for.
 type question struct {
-	request  partition.Request
-	domain   string
-	key      string
-	mu       sync.Mutex
-	unknown  bool
-	allowed  bool
-	at       int64 // decision time of its allow
-	answered int   // sends that were answered
+	request partition.Request
+	domain  string
+	key     string
+	mu      sync.Mutex
+	unknown bool
+	allowed bool
+	at      int64 // decision time of its allow
 }
 
 // client asks, waits, asks again.

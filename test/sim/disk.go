@@ -84,17 +84,14 @@ type handle struct {
 	turn chan struct{} // bolt's lock of writers
 }
 
-var (
-	_ partition.Disk         = (*handle)(nil)
-	_ raft.MonotonicLogStore = (*handle)(nil)
-)
+var _ partition.Disk = (*handle)(nil) // and no raft.MonotonicLogStore, as raft-boltdb is none
 
 // open is what a process does first. It syncs the folders, so names that an earlier one has left there stay.
 func (d *disk) open(p *process) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.shots.finished {
-		f.synced = f.synced || !d.w.o.Breaks.IgnoreSync
+		f.synced = f.synced || !d.w.o.Breaks.IgnoreSync && !d.w.o.Breaks.LoseNames
 	}
 	return &handle{disk: d, p: p, turn: make(chan struct{}, 1)}
 }
@@ -297,9 +294,6 @@ func (h *handle) pause(s *stream) error {
 	}
 	return nil
 }
-
-// IsMonotonic implements raft.MonotonicLogStore, as raft-boltdb does.
-func (h *handle) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
 func (h *handle) FirstIndex() (index uint64, err error) {

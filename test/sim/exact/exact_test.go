@@ -3,6 +3,8 @@ package exact_test
 import (
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/quorate/quorate/test/sim/exact"
@@ -55,15 +57,33 @@ func TestSelectsAndMapsFollowFromTheSeed(t *testing.T) {
 	}
 }
 
+// deep calls functions, where the runtime could interrupt it.
+//
 //go:noinline
-func work(n int) int {
+func deep(n int) int {
 	if n == 0 {
 		return 1
 	}
-	return work(n-1) + 1
+	return deep(n-1) + 1
 }
 
-// A goroutine that works for long is not interrupted.
+// interrupted works for a while beside a goroutine that waits for its turn, and says whether it got it.
+func interrupted(turns int) bool {
+	var ran atomic.Bool
+	var other sync.WaitGroup
+	other.Go(func() { ran.Store(true) })
+	steps := 0
+	for range turns {
+		if steps += deep(100); ran.Load() {
+			break
+		}
+	}
+	got := ran.Load() || steps == 0
+	other.Wait()
+	return got
+}
+
+// A goroutine that works for longer than others are given is not interrupted.
 func TestNothingIsPreempted(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	run, err := exact.Begin()
@@ -71,18 +91,14 @@ func TestNothingIsPreempted(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.Seed(1)
-	ran := false
-	done := make(chan struct{})
-	go func() { ran = true; close(done) }()
-	for range 3_000_000 {
-		work(100)
-	}
-	interrupted := ran
-	<-done
+	was := interrupted(400_000)
 	if err := run.End(); err != nil {
 		t.Fatal(err)
 	}
-	if interrupted {
-		t.Error("it was")
+	if was {
+		t.Error("it was interrupted")
+	}
+	if !interrupted(400_000_000) {
+		t.Error("nothing interrupts it in any case: nothing was shown")
 	}
 }
