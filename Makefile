@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help check test build vet lint gen gen-check pure check-history mutants faults soak bench bench-tools
+.PHONY: help check test build vet lint gen gen-check pure check-history mutants sim faults soak bench bench-tools
 
 GO   ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
@@ -23,9 +23,10 @@ help: ## Say what there is
 
 check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
 
-test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants, faults
+test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants, simulation, faults
 	$(GO) test -race -timeout 20m ./...
 	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory sim
 	@$(MAKE) --no-print-directory faults
 
 build: ## Compile every package
@@ -56,6 +57,17 @@ check-history: ## Judge what clients of a cluster saw, FILE=lines of JSON
 
 mutants: ## Break the product on purpose and demand that the named tests notice
 	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
+
+# SEED=n replays one seed, KIND=power or leases says of which kind, RACE=1 that it ran under the race detector;
+# TRACE=file keeps all that happened.
+# SEEDS=n, LOSSES=n, LEASES=n: how many of each kind.
+SIM = $(GO) test -count=1 -v $(if $(RACE),-race )-timeout 60m ./test/sim
+sim: ## A partition of three in virtual time, under faults drawn from seeds. SEED=n replays one exactly
+ifeq ($(SEED),)
+	SIM_SEEDS=$(or $(SEEDS),2000) SIM_LOSSES=$(or $(LOSSES),1000) SIM_LEASES=$(or $(LEASES),200) $(SIM) -run '^(TestSeeds|TestNoAllowIsLost|TestALeaderThatWasReplaced)'
+else
+	SIM_SEED=$(SEED) SIM_KIND=$(KIND) SIM_TRACE=$(if $(TRACE),'$(abspath $(TRACE))') $(SIM) -run '^TestReplay$$'
+endif
 
 # What the bench runs, in a folder that git ignores.
 BENCH := test/bench/bin

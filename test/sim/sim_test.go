@@ -34,7 +34,7 @@ func TestSeeds(t *testing.T) {
 // the last sync is lost, torn, or there without what was written before it. SIM_LOSSES says how many seeds.
 func TestNoAllowIsLostWithThePower(t *testing.T) {
 	c := campaign{options: Options{Power: true}, count: number("SIM_LOSSES", fewLosses)}
-	c.run(t, "KIND=power")
+	c.run(t, " KIND=power")
 	c.covers(t, []string{"power losses", "losses amid a write", "torn writes", "answers: replayed", "answers: unknown"})
 }
 
@@ -42,7 +42,7 @@ func TestNoAllowIsLostWithThePower(t *testing.T) {
 // SIM_LEASES says how many seeds.
 func TestALeaderThatWasReplacedDeniesNothingThatIsAllowed(t *testing.T) {
 	c := campaign{options: Options{Leases: true}, count: number("SIM_LEASES", fewLeases)}
-	c.run(t, "KIND=leases")
+	c.run(t, " KIND=leases")
 	c.covers(t, []string{"looks at two leaders", "leaders that hear late", "voters that come back", "answers: deny"})
 	if n := c.total["denials beside another leader"]; n > 0 {
 		t.Errorf("%d denials of leaders that others had replaced", n)
@@ -179,7 +179,7 @@ func (c *campaign) run(t *testing.T, how string) {
 		c.total.Add(r.Counts)
 		if len(r.Problems) > 0 {
 			c.failed = append(c.failed, r.Seed)
-			t.Errorf("seed %d (replay it with: make sim SEED=%d %s)\n%s", r.Seed, r.Seed, how, strings.Join(some(r.Problems), "\n"))
+			t.Errorf("seed %d (replay it with: make sim SEED=%d%s%s)\n%s", r.Seed, r.Seed, how, raced, strings.Join(some(r.Problems), "\n"))
 		}
 	})
 	t.Logf("%d seeds, from %d; %d of them failed\n%s", c.count, c.first+1, len(c.failed), c.total)
