@@ -27,7 +27,8 @@ func (n *Node) routeOf(s partition.Standing) route {
 
 const (
 	// timesEvery is how often watchers hear decision times: a fence may be as old as that, and half the retry
-	// horizon less. Where there is nothing to tell they hear that: one who hears nothing watches another node.
+	// horizon less. Where there is nothing to tell they hear that, as long as the node would know: one who hears nothing
+	// watches another node.
 	timesEvery = time.Second
 	// maxPart bounds a part of a policy set in one message.
 	maxPart = 1<<20 - 64<<10
@@ -85,7 +86,7 @@ func (w *watcher) tell(due bool) error {
 			m.Cluster = clusterOf(h.genesis)
 		}
 	}
-	if h != nil && (!w.began || due) || len(m.Partitions) > 0 || m.Self != nil {
+	if h != nil && (!w.began || due && w.node.inTouch()) || len(m.Partitions) > 0 || m.Self != nil {
 		if err := w.send(m); err != nil {
 			return err
 		}
@@ -98,6 +99,17 @@ func (w *watcher) tell(due bool) error {
 		return w.node.elsewhereToWatch()
 	}
 	return w.tellSet(h)
+}
+
+// inTouch tells whether the node hears most nodes, itself among them. One that doesn't can't say that there is no news.
+func (n *Node) inTouch() bool {
+	heard, now := 1, n.Monotonic()
+	for _, p := range n.peers {
+		if at := p.heard.Load(); at != 0 && now-at < int64(2*timesEvery) {
+			heard++
+		}
+	}
+	return 2*heard > len(n.peers)+1
 }
 
 // elsewhereToWatch sends a gateway on to another node, where this one has nothing to tell and never will.

@@ -3,7 +3,10 @@ package node_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,4 +40,32 @@ func TestAWatchTellsThatThereIsNothingToTell(t *testing.T) {
 	if !errors.Is(err, errHeardEnough) {
 		t.Errorf("%d of %d messages without news, and then %v", empty, messages, err)
 	}
+}
+
+// A node that hears nobody doesn't know whether there is news, and leaves its watchers to others.
+func TestANodeThatHearsNobodySaysNotThatThereIsNothingToTell(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready()
+	ctx, cancel := context.WithCancel(t.Context())
+	var last atomic.Int64 // when it said so; unix ns
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = tr.node("n1").Watch(ctx, false, func(m *quotav1.WatchResponse) error {
+			if proto.Size(m) == 0 {
+				last.Store(time.Now().UnixNano())
+			}
+			return nil
+		})
+	})
+	defer watching.Wait()
+	defer cancel()
+	tr.until("nothing to tell", func() bool { return last.Load() > 0 })
+	tr.stop("n2")
+	tr.stop("n3")
+	tr.until("silence", func() bool { return time.Now().UnixNano()-last.Load() > int64(5*time.Second) })
+	silent := last.Load()
+	tr.start("n2", "n3")
+	tr.until("nothing to tell again", func() bool { return last.Load() > silent })
 }

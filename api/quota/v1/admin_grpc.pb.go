@@ -36,9 +36,9 @@ const (
 type RoutingClient interface {
 	// Watch streams what a gateway needs to route: first the cluster, all partitions and the policies, then
 	// whatever changes, as one message for each change. Where nothing changes, a message without any news comes every
-	// second: a node that is silent for several is frozen, and one that tells of no partition's time for ten is cut off
-	// from the others, so that another one knows more. A watch ends only with its caller, its node or the link between
-	// them. A caller that is slow misses states in between, never the newest.
+	// second, as long as the node hears most others. One that is silent for several seconds is frozen or cut off, and so
+	// is one that tells of no partition's time for ten: then another one knows more. A watch ends only with its caller,
+	// its node or the link between them. A caller that is slow misses states in between, never the newest.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -77,9 +77,9 @@ type Routing_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 type RoutingServer interface {
 	// Watch streams what a gateway needs to route: first the cluster, all partitions and the policies, then
 	// whatever changes, as one message for each change. Where nothing changes, a message without any news comes every
-	// second: a node that is silent for several is frozen, and one that tells of no partition's time for ten is cut off
-	// from the others, so that another one knows more. A watch ends only with its caller, its node or the link between
-	// them. A caller that is slow misses states in between, never the newest.
+	// second, as long as the node hears most others. One that is silent for several seconds is frozen or cut off, and so
+	// is one that tells of no partition's time for ten: then another one knows more. A watch ends only with its caller,
+	// its node or the link between them. A caller that is slow misses states in between, never the newest.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedRoutingServer()
 }
