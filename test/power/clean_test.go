@@ -7,7 +7,7 @@ import (
 
 // TestThePlanIsWhatTheStoresDo: with no power lost, each step leads where the plan says.
 func TestThePlanIsWhatTheStoresDo(t *testing.T) {
-	for _, seed := range seeds(t, storeSeeds) {
+	for _, seed := range seeds(t, 12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := &replica{folder: scratch(t)}

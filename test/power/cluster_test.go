@@ -216,11 +216,7 @@ func seedOf(t *testing.T) uint64 {
 // outages is how many there are before the load, and in it; more by POWER_OUTAGES.
 func outages(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("POWER_OUTAGES"))
-	if err != nil {
-		return 3
-	}
-	return n
+	return numberOf(t, "POWER_OUTAGES", 3)
 }
 
 // snapshots counts those that nodes have finished.

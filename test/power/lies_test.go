@@ -148,6 +148,12 @@ func onMeta(s medium.Sync) bool { return onLog(s) && (s.Pages[0] || s.Pages[1]) 
 // onFolder tells whether it is of a folder: those that are synced here have no dot in their names, or end so.
 func onFolder(s medium.Sync) bool { return s.Pages == nil }
 
+// cutsOfLie is how often power is lost for each seed of a lie; four times that where few losses do harm.
+const cutsOfLie = 10
+
+// rarest is the lie that does harm only between two syncs of one commit.
+const rarest = "the first half of a commit"
+
 // TestEachSyncOfTheStoresIsNeeded: with any one kind of sync left out, the very losses of power that the stores
 // survive do harm, within ten seeds. What a disk that lies forgets is not always noticed; but whatever the replica
 // shows then, it once held.
@@ -158,7 +164,7 @@ func TestEachSyncOfTheStoresIsNeeded(t *testing.T) {
 		recordings = append(recordings, recordStores(t, seed))
 	}
 	for name, lie := range map[string]lies{
-		"the first half of a commit":  func(s medium.Sync) bool { return onLog(s) && !onMeta(s) },
+		rarest:                        func(s medium.Sync) bool { return onLog(s) && !onMeta(s) },
 		"the second half of a commit": onMeta,
 		"commits, both halves":        onLog,
 		"a snapshot's state":          func(s medium.Sync) bool { return filepath.Base(s.File) == "state.bin" },
@@ -171,8 +177,12 @@ func TestEachSyncOfTheStoresIsNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			verdicts, tl, first := map[verdict]int{}, newTally(), uint64(0)
+			cuts := numberOf(t, cutsVariable, cutsOfLie)
+			if name == rarest {
+				cuts = max(cuts, 4*cutsOfLie)
+			}
 			for _, r := range recordings {
-				r.cuts(t, cutsOfSeed, lie, tl, func(l loss) {
+				r.cuts(t, cuts, lie, tl, func(l loss) {
 					v, err := examine(l, pastOf(r.steps[:l.step+1]))
 					if err != nil {
 						t.Errorf("%s: %v", l.where, err)

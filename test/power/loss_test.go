@@ -17,7 +17,7 @@ import (
 const (
 	storeSeeds  = 50
 	stepsOfSeed = 60
-	cutsOfSeed  = 40
+	cutsOfSeed  = 25
 )
 
 // recording is what a seed's replica did, as strace saw it.
@@ -208,7 +208,7 @@ func TestDISK07StoresSurviveALossOfPower(t *testing.T) {
 		for _, seed := range all {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
-				recordStores(t, seed).cuts(t, cutsOfSeed, nil, tl, func(l loss) {
+				recordStores(t, seed).cuts(t, numberOf(t, cutsVariable, cutsOfSeed), nil, tl, func(l loss) {
 					found, err := inspect(l.folder, l.may)
 					if err != nil {
 						t.Errorf("%s: %v\nthe same once more: SEED=%d go test -run %s -artifacts ./test/power, and TRACE=its trace", l.where, err, seed, "TestDISK07Stores")
@@ -238,6 +238,23 @@ func (tl *tally) enough(t *testing.T) {
 			t.Errorf("no %s: hardly tried", what)
 		}
 	}
+}
+
+// cutsVariable raises or lowers how often power is lost for each seed.
+const cutsVariable = "POWER_CUTS"
+
+// numberOf is what a variable says.
+func numberOf(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
 }
 
 // seeds are 1 to n, or the one that SEED says.
