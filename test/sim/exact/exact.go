@@ -35,6 +35,9 @@ func cheaprand() uint32
 // words is how much of the record is searched, in words of 8 bytes: it is about 2 KiB long.
 const words = 400
 
+// What the record holds is the thread's own, and only one runs goroutines: the race detector, which would take two of
+// them for two that meddle with it, doesn't look here (go:norace).
+
 // layout is where in the record what is.
 type layout struct{ cheap, chacha, preempt uintptr }
 
@@ -85,6 +88,8 @@ func (r *Run) Seed(seed uint64) {
 
 // Renew sets anew what selects draw from. Done often, from what the run itself draws, it ends what an odd draw has
 // changed that the runtime made for reasons of its own.
+//
+//go:norace
 func (r *Run) Renew(seed uint64) {
 	if r != nil {
 		*(*uint64)(unsafe.Add(r.thread, r.layout.cheap)) = seed
@@ -92,6 +97,8 @@ func (r *Run) Renew(seed uint64) {
 }
 
 // Aside does something that the run must not depend on, such as keeping a trace of it.
+//
+//go:norace
 func (r *Run) Aside(do func()) {
 	if r == nil {
 		do()
@@ -113,6 +120,8 @@ func forget() {
 }
 
 // End lets the runtime do as it likes again. It says whether the run was exact.
+//
+//go:norace
 func (r *Run) End() error {
 	*(*string)(unsafe.Add(r.thread, r.layout.preempt)) = ""
 	debug.SetGCPercent(r.percent)
@@ -124,6 +133,7 @@ func (r *Run) End() error {
 }
 
 //go:nocheckptr
+//go:norace
 func set(m unsafe.Pointer, l layout, seed uint64, chacha unsafe.Pointer) {
 	*(*uint64)(unsafe.Add(m, l.cheap)) = seed
 	copy(unsafe.Slice((*byte)(unsafe.Add(m, l.chacha)), chachaBytes), unsafe.Slice((*byte)(chacha), chachaBytes))
@@ -131,6 +141,7 @@ func set(m unsafe.Pointer, l layout, seed uint64, chacha unsafe.Pointer) {
 }
 
 //go:nocheckptr
+//go:norace
 func look(m unsafe.Pointer) (record [words]uint64) {
 	for i := range record {
 		record[i] = *(*uint64)(unsafe.Add(m, i*8))
