@@ -19,7 +19,8 @@ func ofClocks() []fault {
 	return []fault{
 		{name: "wall clock", about: "readings of a wrong wall clock", does: setWallClocks, on: steered},
 		{name: "fast clock", about: ledDoubted, does: runFast, on: ground{steered: true, partitions: 1}},
-		{name: "slow clock", about: "allows under a slow clock", does: runSlow, on: steered},
+		{name: "slow clock", about: "allows under a slow clock", does: runSlow, on: steered, never: map[phase]string{
+			installing: "a node that has just come back can't be compared with yet: the third one takes itself for fast meanwhile, as far as it can tell"}},
 	}
 }
 

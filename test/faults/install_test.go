@@ -16,7 +16,10 @@ const (
 	// installs counts followers that took in a snapshot when the harm was done.
 	installs = "snapshots installed"
 	// snapshotRate is how fast a snapshot comes in, so that there is time for harm.
-	snapshotRate = 2 << 20
+	snapshotRate = 1 << 20
+	// waitedFor is for how long a leader keeps its log for a follower that doesn't answer, and a little more: the less
+	// it takes to be rid of what the follower lacks, the smaller the snapshot.
+	waitedFor = 11 * election
 )
 
 // fallBehind makes a follower need a snapshot, and returns while that comes in.
@@ -27,6 +30,7 @@ func (c *cell) fallBehind() {
 	c.behind = others[c.r.IntN(len(others))]
 	last := c.applied(c.behind)
 	c.Kill(c, c.behind)
+	c.wait(waitedFor)
 	c.flood()
 	for _, other := range rig.Others(c.behind) {
 		c.web.Lane(other, c.behind).Slow(0, snapshotRate)
