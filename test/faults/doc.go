@@ -12,6 +12,6 @@
 //	make soak HOURS=2             round after round with new seeds
 //	FAULTS=matrix go test ...     every fault in every phase
 //
-// REPORT=file.json writes what the table says as JSON; HISTORIES=folder keeps all histories, not only those of
-// cells that failed.
+// REPORT=file.json writes what the table says as JSON, REPORT=file.md as Markdown. HISTORIES=folder keeps all
+// histories, not only those of cells that failed.
 package faults

@@ -106,7 +106,7 @@ func (r *report) add(one row) {
 	fmt.Println(strings.TrimSpace(table([]row{one})))
 }
 
-// write writes the table, and the JSON where that is asked for.
+// write writes the table, and a file where that is asked for: JSON, or as Markdown what docs/failures.md shows.
 func (r *report) write(t *testing.T) {
 	fmt.Printf("\nseed %d\n%s", r.Seed, table(r.Rows))
 	path := os.Getenv("REPORT")
@@ -114,6 +114,9 @@ func (r *report) write(t *testing.T) {
 		return
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
+	if strings.HasSuffix(path, ".md") {
+		text = []byte(r.markdown())
+	}
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o644)
 	}
@@ -124,7 +127,7 @@ func (r *report) write(t *testing.T) {
 
 // columns are the table's.
 func columns() []string {
-	return []string{"cell", "what took place", "elections", "cut bytes", "failed writes", "unavailable", "unknown", "allows", "denials", "violations", "longest without a decision", "recovery p50", ""}
+	return []string{"cell", "what took place", "elections", "cut bytes", "failed writes", "unavailable", "unknown", "allows", "denials", "violations", "longest without a decision", "recovery p50", "verdict"}
 }
 
 func (r row) fields() []string {
@@ -154,6 +157,17 @@ func table(rows []row) string {
 	}
 	_ = w.Flush() // to memory
 	return b.String()
+}
+
+// markdown is the table as documents have it, by cell.
+func (r *report) markdown() string {
+	lines := []string{"| " + strings.Join(columns(), " | ") + " |", strings.Repeat("|---", len(columns())) + "|"}
+	list := fieldsOf(r.Rows)
+	slices.SortFunc(list, slices.Compare)
+	for _, fields := range list {
+		lines = append(lines, "| "+strings.Join(fields, " | ")+strings.Repeat(" | ", len(columns())-len(fields))+" |")
+	}
+	return strings.Join(lines, "\n")
 }
 
 func fieldsOf(rows []row) (list [][]string) {
