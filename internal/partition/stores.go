@@ -93,10 +93,15 @@ func openFiles(folder string, d Disk, o StoreOptions) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := SyncFolder(folder); err != nil { // the names of the log and of the snapshots' folder
-		return nil, err
+	snapshots := filepath.Join(folder, snapshotsName)
+	// The names of the log and of the snapshots' folder. And those in there: one that a process left that was killed before
+	// it could sync them is about to be acted on, and must not go with the power once a log that it replaces is wiped.
+	for _, f := range []string{folder, snapshots} {
+		if err := SyncFolder(f); err != nil {
+			return nil, err
+		}
 	}
-	return OpenStoresOn(folder, d, snapshotFiles{files, filepath.Join(folder, snapshotsName)}, o)
+	return OpenStoresOn(folder, d, snapshotFiles{files, snapshots}, o)
 }
 
 // OpenStoresOn opens the stores of a replica on a disk and on snapshots that are no files, for simulations of both.
