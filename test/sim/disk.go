@@ -91,7 +91,7 @@ func (d *disk) open(p *process) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.shots.finished {
-		f.synced = f.synced || !d.w.o.Breaks.IgnoreSync && !d.w.o.Breaks.LoseNames
+		f.synced = f.synced || !d.w.o.Breaks.IgnoreSync
 	}
 	return &handle{disk: d, p: p, turn: make(chan struct{}, 1)}
 }

@@ -21,8 +21,6 @@ type Breaks struct {
 	IgnoreSync bool
 	// LoseNewest: they haven't, and what a loss of power leaves looks well: only the newest that was written is gone.
 	LoseNewest bool
-	// LoseNames: who opens a disk doesn't sync its folders, so a name that a process which died has left there can go.
-	LoseNames bool
 	// FastClock: all clocks run 1% fast.
 	FastClock bool
 	// OldLease: the transport counts answers from when they came, not from when their questions were sent.
