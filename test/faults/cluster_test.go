@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,8 @@ func foundCluster(t *testing.T, on ground) *cluster {
 	return c
 }
 
-// editorAddresses are the addresses of nodes whose processes run.
+// editorAddresses are the addresses of nodes whose processes run, beginning with any: one that stays out may be among
+// them, and it is no use to ask that one first again and again.
 func (c *cluster) editorAddresses() (list []string) {
 	for _, name := range rig.Names() {
 		if c.Running(name) {
@@ -83,8 +85,9 @@ func (c *cluster) editorAddresses() (list []string) {
 		}
 	}
 	if len(list) == 0 {
-		return c.Addresses()
+		list = c.Addresses()
 	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list
 }
 
