@@ -76,17 +76,10 @@ func foundCluster(t *testing.T, on ground) *cluster {
 	return c
 }
 
-// editorAddresses are the addresses of nodes whose processes run, beginning with any: one that stays out may be among
-// them, and it is no use to ask that one first again and again.
-func (c *cluster) editorAddresses() (list []string) {
-	for _, name := range rig.Names() {
-		if c.Running(name) {
-			list = append(list, c.GRPC[name])
-		}
-	}
-	if len(list) == 0 {
-		list = c.Addresses()
-	}
+// editorAddresses are those of all nodes, beginning with any: one that stays out may be among them, and it is no use
+// to ask that one first again and again.
+func (c *cluster) editorAddresses() []string {
+	list := c.Addresses()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list
 }
