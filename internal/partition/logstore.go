@@ -47,6 +47,16 @@ type logStore struct {
 
 	mu   sync.Mutex // orders changes of held
 	held clock.Held
+	base position // of the entry behind which the log begins, where a snapshot ends with it
+}
+
+// position is an entry's place in all logs that hold it.
+type position struct{ index, term uint64 }
+
+func (s *logStore) beginsBehind(index, term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.base = position{index, term}
 }
 
 var (
@@ -73,9 +83,22 @@ func (s *logStore) LastIndex() (index uint64, err error) {
 }
 
 // GetLog implements raft.LogStore. An index that was compacted away, or is yet to come, gives
-// raft.ErrLogNotFound and is no failure.
+// raft.ErrLogNotFound and is no failure. Of the entry behind which the log begins, the last of a snapshot, the term is
+// known: whoever asks for it wants to know whether what a leader sends joins on. The library looks for it here only, and
+// a follower that didn't find it would refuse what comes next and be sent the same snapshot, again and again, by
+// a leader that has missed its first answer.
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
-	return s.guard.do("read entry", raft.ErrLogNotFound, func() error { return s.get(index, l) })
+	err := s.guard.do("read entry", raft.ErrLogNotFound, func() error { return s.get(index, l) })
+	if !errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if index != s.base.index || index < 2 { // a leader sends the first entry without a look at one before
+		return err
+	}
+	*l = raft.Log{Index: index, Term: s.base.term, Type: raft.LogNoop}
+	return nil
 }
 
 // StoreLog implements raft.LogStore.

@@ -147,6 +147,7 @@ func (s *logStore) snapshotFinished(index, term uint64) error {
 		return err
 	}
 	if last < index {
+		s.beginsBehind(index, term)
 		return errors.Join(s.wipe(last), s.readBack())
 	}
 	same, err := s.extends(index, term)
@@ -187,11 +188,18 @@ func (s *logStore) reconcile() error {
 	case snapshot.Index == 0:
 		return nil
 	case last < snapshot.Index:
+		s.beginsBehind(snapshot.Index, snapshot.Term)
 		return s.wipe(last)
 	}
 	same, err := s.extends(snapshot.Index, snapshot.Term)
-	if err != nil || same {
+	if err != nil {
 		return err
+	}
+	if !same || first == snapshot.Index+1 {
+		s.beginsBehind(snapshot.Index, snapshot.Term)
+	}
+	if same {
+		return nil
 	}
 	return s.wipe(last)
 }

@@ -441,3 +441,30 @@ func TestWhatASnapshotReplacesIsNotHandedOut(t *testing.T) {
 		}
 	}
 }
+
+// Of the entry that a snapshot ends with the term is known, though the log begins behind it: whether what a leader
+// sends joins on is looked up there. Nothing else of it is, and nothing of those before.
+func TestTheEndOfASnapshotIsKnownToTheLog(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Log.StoreLogs(entries(1, 20, 5)))
+	b.snapshot(40, 6, 40)
+	look := func() {
+		t.Helper()
+		var l raft.Log
+		if err := b.Log.GetLog(40, &l); err != nil || l.Index != 40 || l.Term != 6 || l.Type != raft.LogNoop || l.Data != nil {
+			t.Errorf("%+v, %v", l, err)
+		}
+		for _, index := range []uint64{1, 20, 39} {
+			if err := b.Log.GetLog(index, &l); !errors.Is(err, raft.ErrLogNotFound) {
+				t.Errorf("entry %d is found: %v", index, err)
+			}
+		}
+	}
+	look()
+	b.reopen()
+	look()
+	b.must(b.Log.StoreLogs(entries(41, 45, 7)))
+	look()
+	b.reopen()
+	look()
+}
