@@ -100,7 +100,7 @@ var configFields = []configField{
 		doc: "bound of this node's state in logical bytes, 16MiB to 1TiB; counts at genesis only",
 		set: into(func(c *runConfig) *uint64 { return &c.Memory }, parseSize(16<<20, 1<<40))},
 	{path: "logBytes", kind: aSize, fallback: "64MiB",
-		doc: "what a partition's log may weigh before it is compacted to half of that, 8MiB to 16GiB",
+		doc: "what a partition's log may weigh before it is compacted to half of that, 8MiB to 16GiB; four times that while a replica catches up",
 		set: into(func(c *runConfig) *uint64 { return &c.LogBytes }, parseSize(8<<20, 16<<30))},
 	{path: "election", kind: aDuration, fallback: "1s",
 		doc: "how long a leader may be silent before the others elect, 200ms to 10s",
