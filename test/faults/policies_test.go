@@ -20,7 +20,7 @@ const domain = "media"
 type amounts struct{ burst, minute, cold uint64 }
 
 // usual are those that a cluster begins with.
-func usual() amounts { return amounts{burst: 40, minute: 400, cold: 3} }
+func usual() amounts { return amounts{burst: 12, minute: 250, cold: 3} }
 
 // text is the policy file. What is hot is asked for more often than it is allowed; what is cold is rarely asked for
 // again; bulk only fills logs.
@@ -121,7 +121,7 @@ func everywhere(m *quotav1.ApplyPoliciesResponse) bool {
 // edit raises and lowers amounts until ctx ends, writes each attempt, and tells of each that was applied.
 func (e *editor) edit(ctx context.Context, w *checker.Writer, every time.Duration, r *rand.Rand, applied func()) error {
 	for pause(ctx, every) {
-		line, err := e.apply(ctx, amounts{burst: 20 + r.Uint64N(50), minute: 250 + r.Uint64N(250), cold: 2 + r.Uint64N(3)})
+		line, err := e.apply(ctx, amounts{burst: 6 + r.Uint64N(14), minute: 150 + r.Uint64N(150), cold: 2 + r.Uint64N(3)})
 		if err = errors.Join(err, w.Write(line)); err != nil {
 			return err
 		}
