@@ -65,7 +65,7 @@ func (c *catchUp) snapshots() int64 { return c.stores[c.leader.id].given.Load() 
 // more, is sent one snapshot and no other: the leader keeps what comes behind it. Once it has caught up the log is
 // as short as before.
 func TestDISK11AReplicaOnAVerySlowDiskIsSentOneSnapshot(t *testing.T) {
-	catchingUp(t, 100*time.Millisecond, 8*time.Second, func(c *catchUp) {
+	catchingUp(t, 40*time.Millisecond, 6*time.Second, func(c *catchUp) { // 16 entries each, some 130 a second come
 		if c.busy(60*time.Second, c.caught); !c.caught() {
 			c.t.Fatalf("not within a minute: it is at entry %d of %d after %d snapshots",
 				c.behind.group.Load().Status().Applied, c.leader.group.Load().LastIndex(), c.snapshots())
