@@ -205,9 +205,10 @@ func TestASlowLeaderIsNotStalled(t *testing.T) {
 			for _, o := range cl.replicas {
 				o.disk.slow(300 * time.Millisecond)
 			}
+			pass(2 * time.Second) // for whatever is in flight already
 			r.submit(cl.request("open", "u"))
 			pass(200 * time.Millisecond)
-			r.clock.jump(10 * time.Minute) // as a process that was stopped amid its entry sees it
+			r.clock.jump(30 * time.Second) // as a process that was stopped amid its entry sees it
 			pass(time.Second)
 		},
 	} {
