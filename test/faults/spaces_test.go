@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/quorate/quorate/test/rig"
@@ -41,10 +42,13 @@ type spaces struct {
 	net string // the first three bytes of all addresses
 }
 
+// opened counts them: a namespace that was deleted lingers for as long as a socket in it does, and its names with it.
+var opened atomic.Int32
+
 // openSpaces makes them. There is one set of them in a process at a time; they end with the test at the latest.
 func openSpaces(t *testing.T) *spaces {
 	t.Helper()
-	s := &spaces{tag: fmt.Sprintf("q%d", os.Getpid()%100000), net: fmt.Sprintf("10.213.%d", os.Getpid()%250)}
+	s := &spaces{tag: fmt.Sprintf("q%dx%d", os.Getpid()%100000, opened.Add(1)), net: fmt.Sprintf("10.213.%d", os.Getpid()%250)}
 	t.Cleanup(s.close)
 	ip(t, "link", "add", s.bridge(), "type", "bridge")
 	ip(t, "addr", "add", s.net+".254/24", "dev", s.bridge())
@@ -64,7 +68,8 @@ func openSpaces(t *testing.T) *spaces {
 // close removes them, if they are there.
 func (s *spaces) close() {
 	for _, name := range rig.Names() {
-		_ = exec.Command("ip", "netns", "del", s.space(name)).Run() // with its end of the cable, which takes the other one along
+		_ = exec.Command("ip", "link", "del", s.cable(name)).Run() // both ends, now: the namespace may linger
+		_ = exec.Command("ip", "netns", "del", s.space(name)).Run()
 	}
 	_ = exec.Command("ip", "link", "del", s.bridge()).Run() // it may have gone before
 }
