@@ -308,11 +308,11 @@ type Inspection struct {
 // Inspect says what a descriptor's key has used of each limit. It consumes
 // nothing and needs a lease like any answer from memory.
 func (g *Group) Inspect(domain string, d keyspace.Descriptor) Inspection {
-	lead := g.lead.Load()
+	doubted, lead := g.doubted.Load(), g.lead.Load() // in this order, as in Submit
 	if lead == nil || !lead.ready {
 		return Inspection{Outcome: g.failed(NotLeader)}
 	}
-	if g.doubted.Load() {
+	if doubted {
 		return Inspection{Outcome: g.failed(Clock)}
 	}
 	now, in := g.stamp(lead), Inspection{}

@@ -65,8 +65,8 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 }
 
 // DoubtClock says whether this process's clock runs faster than those of the others. While it does, whatever this
-// replica leads, it admits nothing and logs nothing: windows would be shorter than they should. It should hand over. One caller
-// at a time.
+// replica leads, it admits nothing and logs nothing: windows would be shorter than they should. It should hand
+// over. It has one caller at a time.
 func (g *Group) DoubtClock(doubted bool) {
 	if g.doubted.Load() == doubted {
 		return

@@ -21,6 +21,7 @@ type metered struct {
 	sent, received uint64                // before the peer was known; only one goroutine is at it then
 }
 
+// Read counts what came.
 func (m *metered) Read(b []byte) (int, error) {
 	n, err := m.Conn.Read(b)
 	if p := m.peer.Load(); p != nil {
@@ -31,6 +32,7 @@ func (m *metered) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write counts what went.
 func (m *metered) Write(b []byte) (int, error) {
 	n, err := m.Conn.Write(b)
 	if p := m.peer.Load(); p != nil {

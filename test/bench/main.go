@@ -154,10 +154,12 @@ func cleanOnSignal(dir string) (stop func()) {
 // seconds is a duration that is written as a number of seconds.
 type seconds time.Duration
 
+// String implements flag.Value.
 func (s *seconds) String() string {
 	return strconv.FormatFloat(time.Duration(*s).Seconds(), 'f', -1, 64)
 }
 
+// Set implements flag.Value.
 func (s *seconds) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v <= 0 || v > 86400 {

@@ -35,6 +35,7 @@ type tail struct {
 	text []byte
 }
 
+// Write keeps the end of what was written.
 func (t *tail) Write(b []byte) (int, error) {
 	const enough = 4 << 10
 	t.mu.Lock()
@@ -44,6 +45,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// String is that end.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

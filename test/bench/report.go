@@ -120,6 +120,7 @@ func newBar(what string, value, want float64, atMost bool) bar {
 	return bar{what, value, want, atMost, met}
 }
 
+// String says whether the bar is met.
 func (b bar) String() string {
 	side, word := "at least", "MISSED"
 	if b.AtMost {

@@ -234,12 +234,15 @@ func eachField(b []byte, visit func(field protowire.Number, n uint64, v []byte) 
 // rawCodec sends a *[]byte as it is, which must come from the pool, and receives into *replies.
 type rawCodec struct{ pool *bufferPool }
 
+// Name implements encoding.CodecV2.
 func (rawCodec) Name() string { return "proto" } // what is on the wire
 
+// Marshal implements encoding.CodecV2.
 func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(v.(*[]byte), c.pool)}, nil
 }
 
+// Unmarshal implements encoding.CodecV2.
 func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	b := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer b.Free()
@@ -251,6 +254,7 @@ type bufferPool struct{ pool sync.Pool }
 
 const bufferBytes = 128 << 10
 
+// Get implements mem.BufferPool.
 func (p *bufferPool) Get(length int) *[]byte {
 	if b, ok := p.pool.Get().(*[]byte); ok && cap(*b) >= length {
 		*b = (*b)[:length]
@@ -260,4 +264,5 @@ func (p *bufferPool) Get(length int) *[]byte {
 	return &b
 }
 
+// Put implements mem.BufferPool.
 func (p *bufferPool) Put(b *[]byte) { p.pool.Put(b) }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,13 @@ func run(t *testing.T, r *report, seed uint64, list []planned) {
 			c.leave()
 		}
 	}()
+	if len(list) == 0 { // nothing would be shown by it
+		var names []string
+		for _, p := range named("") {
+			names = append(names, p.name())
+		}
+		t.Fatalf("no cell has that in its name; there are: %s", strings.Join(names, ", "))
+	}
 	fmt.Printf("seed %d, %d cells\n", seed, len(list))
 	for i, p := range list {
 		if lack := lacking(t, p.fault); lack != "" {

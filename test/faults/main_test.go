@@ -38,8 +38,8 @@ func TestClientsSeeNoBrokenPromiseUnderFaults(t *testing.T) {
 		run(t, r, seed, named(cell))
 	case os.Getenv("FAULTS") == forHours:
 		hours, err := strconv.ParseFloat(os.Getenv("HOURS"), 64)
-		if err != nil {
-			t.Fatalf("HOURS: %v", err)
+		if err != nil || !(hours > 0) {
+			t.Fatalf("HOURS: %q is no number of hours above 0", os.Getenv("HOURS"))
 		}
 		for end := time.Now().Add(time.Duration(hours * float64(time.Hour))); time.Now().Before(end) && !t.Failed(); seed++ {
 			fmt.Printf("SEED=%d\n", seed)
