@@ -68,6 +68,9 @@ func (h *Holdings) inspect(folder string) (err error) {
 	case !begun:
 		return nil
 	}
+	if err := verifyPages(path); err != nil {
+		return lockError(err)
+	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly()})
 	if err != nil {
 		return lockError(err)

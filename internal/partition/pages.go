@@ -39,6 +39,7 @@ type pageWalk struct {
 	size  int64  // of a page
 	bound uint64 // no page has this number, or a higher one
 	seen  map[uint64]bool
+	logs  bool // these pages are of the log's entries
 }
 
 const (
@@ -55,6 +56,11 @@ func (w *pageWalk) walk(number uint64, low, high []byte) error {
 	if err != nil {
 		return err
 	}
+	return w.elements(number, page, low, high)
+}
+
+// elements verifies what a page holds, and all below it.
+func (w *pageWalk) elements(number uint64, page []byte, low, high []byte) (err error) {
 	kind, count := binary.LittleEndian.Uint16(page[8:]), int(binary.LittleEndian.Uint16(page[10:]))
 	if kind != leafPage && (kind != branchPage || count == 0) {
 		return w.damaged(number, "is of kind %d, with %d elements", kind, count)
@@ -76,7 +82,9 @@ func (w *pageWalk) walk(number uint64, low, high []byte) error {
 		case kind == branchPage:
 			err = w.walk(e.page, e.key, high)
 		case e.bucket:
-			err = w.bucket(number, e.value)
+			err = w.bucket(number, e)
+		case w.logs && !rawEntry(e.value).decodable():
+			err = w.damaged(number, "has in its element %d what is no entry", i)
 		}
 		if err != nil {
 			return err
@@ -85,15 +93,21 @@ func (w *pageWalk) walk(number uint64, low, high []byte) error {
 	return nil
 }
 
-// bucket verifies the tree of a bucket, unless it is so small that it is all in its value.
-func (w *pageWalk) bucket(number uint64, value []byte) error {
-	if len(value) < bucketHead {
-		return w.damaged(number, "has a bucket of %d bytes", len(value))
+// bucket verifies the tree of a bucket. One that is small is a leaf within its value.
+func (w *pageWalk) bucket(number uint64, e element) error {
+	if len(e.value) < bucketHead {
+		return w.damaged(number, "has a bucket of %d bytes", len(e.value))
 	}
-	if root := binary.LittleEndian.Uint64(value); root != 0 {
-		return w.walk(root, nil, nil)
+	below := *w
+	below.logs = string(e.key) == logsBucket
+	if root := binary.LittleEndian.Uint64(e.value); root != 0 {
+		return below.walk(root, nil, nil)
 	}
-	return nil
+	leaf := e.value[bucketHead:]
+	if len(leaf) < pageHead || binary.LittleEndian.Uint16(leaf[8:]) != leafPage {
+		return w.damaged(number, "has a bucket in itself that is no leaf")
+	}
+	return below.elements(number, leaf, nil, nil)
 }
 
 // read returns a page that nothing else has named.

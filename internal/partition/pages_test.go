@@ -1,14 +1,17 @@
 package partition_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
@@ -151,6 +154,77 @@ func TestDamagedPagesAreNamed(t *testing.T) {
 	if err := opened(t, sound[:len(sound)/2]); !errors.Is(err, partition.ErrDamaged) || !strings.Contains(err.Error(), "beyond the end") {
 		t.Errorf("half a file: got %v", err)
 	}
+}
+
+// damagedEntries are what a disk may have put in an entry's place that the library's decoder had better not see.
+var damagedEntries = map[string][]byte{
+	"an unknown field of four gigabytes": append([]byte("\x86\xa1x"), 0xc9, 0xff, 0xff, 0xff, 0xff, 0),
+	"a time of four gigabytes":           append([]byte("\x86\xaaAppendedAt"), 0xdb, 0xff, 0xff, 0xff, 0xff),
+	"a field of four gigabytes":          append([]byte("\x86\xa4Data"), 0xc6, 0xff, 0xff, 0xff, 0xff),
+	"a million lists in one another":     append([]byte("\x86\xa1x"), bytes.Repeat([]byte{0x91}, 1<<20)...),
+	"a list":                             {0x92, 1, 2},
+	"fewer fields than it says":          append([]byte("\x86\xa5Index"), 1),
+	"more than it says":                  append([]byte("\x81\xa5Index"), 1, 1),
+	"nothing":                            {},
+}
+
+// What stands in an entry's place and is none is noticed before the library decodes it, which could take all memory or
+// end the process: in a large log and in one so small that bbolt keeps it within another page.
+func TestADamagedEntryCostsNoMemory(t *testing.T) {
+	for _, entriesOf := range []uint64{3, 40} {
+		for what, value := range damagedEntries {
+			t.Run(fmt.Sprint(what, " in place of one of ", entriesOf), func(t *testing.T) {
+				b := newBench(t, nil)
+				b.must(b.Log.StoreLogs(entries(1, entriesOf, 1)))
+				b.must(b.Close())
+				b.bolt(func(tx *bbolt.Tx) error {
+					return tx.Bucket([]byte("logs")).Put(binary.BigEndian.AppendUint64(nil, entriesOf), value)
+				})
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_, looked := partition.Inspect(b.folder)
+				for _, err := range []error{looked, b.tryOpen()} {
+					if !errors.Is(err, partition.ErrDamaged) || !strings.Contains(err.Error(), "what is no entry") {
+						t.Errorf("got %v", err)
+					}
+				}
+				runtime.ReadMemStats(&after)
+				if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+					t.Errorf("took %d bytes", took)
+				}
+			})
+		}
+	}
+}
+
+// An entry that the library has written is always taken for one, whatever is in it.
+func TestWhatTheLibraryWritesIsAnEntry(t *testing.T) {
+	seeds(t, 50, func(t *testing.T, rng *rand.Rand) {
+		folder := t.TempDir()
+		stores, err := partition.OpenStores(folder, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var logs []*raft.Log
+		for index := uint64(1); index <= 20; index++ {
+			logs = append(logs, &raft.Log{
+				Index: index, Term: rng.Uint64() >> rng.IntN(64), Type: raft.LogType(1 + rng.IntN(5)),
+				Data:       make([]byte, rng.IntN(1<<rng.IntN(18))),
+				Extensions: make([]byte, rng.IntN(1<<rng.IntN(10))),
+				AppendedAt: time.Unix(rng.Int64N(1<<40), rng.Int64N(1e9)),
+			})
+		}
+		if err := errors.Join(stores.Log.StoreLogs(logs), stores.Close()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := partition.OpenStores(folder, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Any bytes behind the meta pages.
