@@ -19,13 +19,13 @@ func (r rawEntry) decodable() bool {
 	if len(r) == 0 || r[0]&0xf0 != 0x80 {
 		return false
 	}
-	rest, ok := r[1:], true
+	rest := r[1:]
 	for range r[0] & 0x0f {
-		var name rawEntry
-		if name, rest, ok = rest.value(); !ok || !slices.Contains(entryFields, string(name)) {
+		name, behind, ok := rest.value()
+		if !ok || !slices.Contains(entryFields, string(name)) {
 			return false
 		}
-		if _, rest, ok = rest.value(); !ok {
+		if _, rest, ok = behind.value(); !ok {
 			return false
 		}
 	}
