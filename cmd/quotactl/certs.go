@@ -1,21 +1,10 @@
 package main
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/big"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/internal/access"
+	"github.com/quorate/quorate/internal/access/authority"
 )
 
 func newCertsCommand() *cobra.Command {
@@ -78,7 +68,6 @@ const (
 	caName      = "ca"  // ca.crt and ca.key
 	devName     = "dev" // of whoever isn't a node
 	day         = 24 * time.Hour
-	tolerance   = 5 * time.Minute // of another machine's clock
 )
 
 // wantedCerts is what the flags ask for.
@@ -145,9 +134,10 @@ type certFolder struct {
 	now  time.Time
 	days int
 
-	ca     *x509.Certificate
-	signer crypto.Signer
+	ca *authority.CA
 }
+
+func (f *certFolder) lifetime() time.Duration { return time.Duration(f.days) * day }
 
 // complete makes what is missing.
 func (f *certFolder) complete(list []wantedCert) error {
@@ -215,103 +205,61 @@ func (f *certFolder) completeCA() error {
 	case there:
 		return f.openCA()
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, pair, err := authority.Create("Quorate CA for trying out", f.now, f.lifetime())
 	if err != nil {
 		return err
 	}
-	template := f.template("Quorate CA for trying out")
-	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
-	template.KeyUsage = x509.KeyUsageCertSign
-	f.ca, f.signer = template, key // it signs itself
-	if err := f.write(caName, template, key); err != nil {
-		return err
-	}
-	return f.tell("made", caName, "the CA of the others", template.NotAfter)
+	f.ca = ca
+	return f.write(caName, "the CA of the others", pair, ca.Cert().NotAfter)
 }
 
 func (f *certFolder) openCA() error {
-	cert, key := f.path(caName+".crt"), f.path(caName+".key")
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	certFile, keyFile := f.path(caName+".crt"), f.path(caName+".key")
+	cert, err := os.ReadFile(certFile)
 	if err != nil {
-		return fmt.Errorf("open the CA in %s and %s: %w", cert, key, err)
+		return err
 	}
-	signer, ok := pair.PrivateKey.(crypto.Signer)
-	if !ok || !pair.Leaf.IsCA || !f.now.Before(pair.Leaf.NotAfter) {
-		return fmt.Errorf("%s is not a CA's, or has expired: use another --dir", cert)
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return err
 	}
-	f.ca, f.signer = pair.Leaf, signer
-	return f.tell("kept", caName, "the CA of the others", f.ca.NotAfter)
+	f.ca, err = authority.Open(authority.Pair{Cert: cert, Key: key})
+	switch {
+	case errors.Is(err, authority.ErrNotCA), err == nil && !f.now.Before(f.ca.Cert().NotAfter):
+		return fmt.Errorf("%s is not a CA's, or has expired: use another --dir", certFile)
+	case err != nil:
+		return fmt.Errorf("open the CA in %s and %s: %w", certFile, keyFile, err)
+	}
+	return f.tell("kept", caName, "the CA of the others", f.ca.Cert().NotAfter)
 }
 
 func (f *certFolder) issue(c wantedCert) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := f.ca.Issue(c.role, f.now, f.lifetime())
 	if err != nil {
 		return err
 	}
-	template := f.template(c.name)
-	template.URIs = []*url.URL{c.role.URL()}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	switch c.role.Kind {
-	case access.Peer:
-		letServe(template, "localhost", c.name)
-	case access.Gateway:
-		letServe(template, "localhost")
-	}
-	if f.ca.NotAfter.Before(template.NotAfter) { // nothing is valid beyond its CA
-		template.NotAfter = f.ca.NotAfter
-	}
-	if err := f.write(c.name, template, key); err != nil {
-		return err
-	}
-	return f.tell("made", c.name, c.role.String(), template.NotAfter)
+	return f.write(c.name, c.role.String(), pair, f.ca.End(f.now, f.lifetime()))
 }
 
-// letServe lets the holder be called, too. Clients of ours look at its role; names and addresses are for others, as curl.
-func letServe(template *x509.Certificate, names ...string) {
-	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-	template.DNSNames = names
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-}
-
-func (f *certFolder) template(name string) *x509.Certificate {
-	return &x509.Certificate{
-		Subject:   pkix.Name{CommonName: name},
-		NotBefore: f.now.Add(-tolerance),
-		NotAfter:  f.now.Add(time.Duration(f.days) * day),
-	}
-}
-
-// write signs a certificate and writes it and its key, or neither.
-func (f *certFolder) write(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
-	var err error
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+// write writes a certificate and its key, or neither, and tells of it.
+func (f *certFolder) write(name, whose string, pair authority.Pair, end time.Time) error {
+	if err := create(f.path(name+".key"), 0o600, pair.Key); err != nil {
 		return err
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, f.ca, key.Public(), f.signer)
-	if err != nil {
-		return fmt.Errorf("sign %s: %w", name, err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	if err := createPEM(f.path(name+".key"), 0o600, "PRIVATE KEY", secret); err != nil {
-		return err
-	}
-	if err := createPEM(f.path(name+".crt"), 0o644, "CERTIFICATE", cert); err != nil {
+	if err := create(f.path(name+".crt"), 0o644, pair.Cert); err != nil {
 		return errors.Join(err, os.Remove(f.path(name+".key")))
 	}
-	return nil
+	return f.tell("made", name, whose, end)
 }
 
-// createPEM writes a new file, and never to one that is there.
-func createPEM(path string, mode os.FileMode, kind string, der []byte) error {
+// create writes a new file, and never to one that is there.
+func create(path string, mode os.FileMode, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(pem.Encode(file, &pem.Block{Type: kind, Bytes: der}), file.Close()); err != nil {
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil

@@ -26,40 +26,40 @@ type Files struct {
 	Key  string // the certificate's private key
 }
 
-// contents is what the files held, together.
-type contents struct{ ca, cert, key string }
+// Contents is what the files hold, together.
+type Contents struct{ CA, Cert, Key string }
 
 // readWhole reads the files as they were at one moment. Kubernetes swaps all of them at once, by a symlink
 // to their folder; a swap between two reads gives a mixture, and no single file shows that it belongs to
 // one. Two readings that are the same had no swap between them.
-func (f Files) readWhole(read func(path string) ([]byte, error)) (contents, error) {
+func (f Files) readWhole(read func(path string) ([]byte, error)) (Contents, error) {
 	before, err := f.readOnce(read)
 	for range maxReadings {
 		if err != nil {
-			return contents{}, err
+			return Contents{}, err
 		}
-		var now contents
+		var now Contents
 		if now, err = f.readOnce(read); err == nil && now == before {
 			return now, nil
 		}
 		before = now
 	}
-	return contents{}, fmt.Errorf("%s, %s and %s keep changing while they are read; replace all three at once", f.CA, f.Cert, f.Key)
+	return Contents{}, fmt.Errorf("%s, %s and %s keep changing while they are read; replace all three at once", f.CA, f.Cert, f.Key)
 }
 
-func (f Files) readOnce(read func(path string) ([]byte, error)) (c contents, err error) {
+func (f Files) readOnce(read func(path string) ([]byte, error)) (c Contents, err error) {
 	for _, file := range []struct {
 		path, what string
 		into       *string
 	}{
-		{f.CA, "CA", &c.ca}, {f.Cert, "certificate", &c.cert}, {f.Key, "private key", &c.key},
+		{f.CA, "CA", &c.CA}, {f.Cert, "certificate", &c.Cert}, {f.Key, "private key", &c.Key},
 	} {
 		if file.path == "" {
-			return contents{}, fmt.Errorf("no %s file is given; CA, certificate and private key go together", file.what)
+			return Contents{}, fmt.Errorf("no %s file is given; CA, certificate and private key go together", file.what)
 		}
 		text, err := read(file.path)
 		if err != nil {
-			return contents{}, fmt.Errorf("read the %s: %w", file.what, err)
+			return Contents{}, fmt.Errorf("read the %s: %w", file.what, err)
 		}
 		*file.into = string(text)
 	}
@@ -80,7 +80,7 @@ func readFile(path string) ([]byte, error) {
 
 // material is what one reading of the files gave, checked. It never changes.
 type material struct {
-	contents contents
+	contents Contents
 	pair     tls.Certificate
 	roots    *x509.CertPool
 	identity Identity
@@ -89,18 +89,18 @@ type material struct {
 }
 
 // check makes material of contents or says which file doesn't fit, and what to do.
-func (f Files) check(c contents, now time.Time) (*material, error) {
+func (f Files) check(c Contents, now time.Time) (*material, error) {
 	m := &material{contents: c}
 	var err error
-	if m.roots, err = f.checkCA(c.ca, now); err != nil {
+	if m.roots, err = f.checkCA(c.CA, now); err != nil {
 		return nil, err
 	}
-	chain, err := parseCertificates(f.Cert, c.cert)
+	chain, err := parseCertificates(f.Cert, c.Cert)
 	if err != nil {
 		return nil, err
 	}
 	// Its certificate was parsed before, so that all that it can refuse now is the key.
-	if m.pair, err = tls.X509KeyPair([]byte(c.cert), []byte(c.key)); err != nil {
+	if m.pair, err = tls.X509KeyPair([]byte(c.Cert), []byte(c.Key)); err != nil {
 		return nil, fmt.Errorf("private key %s: %w; it has to be that of the first certificate in %s", f.Key, err, f.Cert)
 	}
 	leaf := chain[0]

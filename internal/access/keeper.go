@@ -18,13 +18,14 @@ const PollEvery = 5 * time.Second
 // warning: in a container there are often no others, and volumes are mounted so by default.
 var ErrKeyExposed = errors.New("private key can be read by everybody on this machine")
 
-// Keeper holds one process's certificate, key and CAs, and follows their files. It is safe for concurrent
-// use.
+// Keeper holds one process's certificate, key and CAs, and follows their files, or whatever else they come
+// from. It is safe for concurrent use.
 type Keeper struct {
-	files  Files
+	files  Files // as messages name them
+	onDisk bool  // and they are files
 	now    func() time.Time
 	expect []func(Identity) error
-	read   func(path string) ([]byte, error)
+	read   func() (Contents, error)
 
 	reloading sync.Mutex // one reload at a time, so that an older reading never replaces a newer one
 	state     atomic.Pointer[state]
@@ -46,7 +47,19 @@ func Open(files Files, now func() time.Time, expect ...func(Identity) error) (*K
 }
 
 func open(files Files, now func() time.Time, read func(string) ([]byte, error), expect ...func(Identity) error) (*Keeper, error) {
-	k := &Keeper{files: files, now: now, expect: expect, read: read}
+	k := &Keeper{files: files, onDisk: true, now: now, expect: expect}
+	k.read = func() (Contents, error) { return files.readWhole(read) }
+	return k.begin()
+}
+
+// OpenFrom is Open for a certificate that is in no file: read returns what its files would hold, at once and
+// each time anew. Messages name its parts ca.crt, tls.crt and tls.key.
+func OpenFrom(read func() (Contents, error), now func() time.Time, expect ...func(Identity) error) (*Keeper, error) {
+	k := &Keeper{files: Files{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"}, now: now, expect: expect, read: read}
+	return k.begin()
+}
+
+func (k *Keeper) begin() (*Keeper, error) {
 	m, err := k.load()
 	if err != nil {
 		return nil, err
@@ -96,7 +109,7 @@ func (k *Keeper) reload() (changed, news bool, err error) {
 }
 
 func (k *Keeper) load() (*material, error) {
-	c, err := k.files.readWhole(k.read)
+	c, err := k.read()
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +141,9 @@ func (k *Keeper) Problem() error { return k.state.Load().problem }
 // after [Open] and whenever files changed.
 func (k *Keeper) Warning() error {
 	const others = 0o007
+	if !k.onDisk {
+		return nil
+	}
 	info, err := os.Stat(k.files.Key)
 	if err != nil || info.Mode()&others == 0 { // a missing file is a reload's problem
 		return nil

@@ -244,3 +244,43 @@ func TestConnectionsBeginWhileFilesChange(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestACertificateInMemoryIsKeptAsOneInFiles: what its source gives at a reload is in force from then on, if it fits,
+// and no file that happens to have its name is looked at.
+func TestACertificateInMemoryIsKeptAsOneInFiles(t *testing.T) {
+	ca, uris := newAuthority(t), []string{"quorate://policy-writer/operator"}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("tls.key", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var held access.Contents
+	hold := func(h holder) { held = access.Contents{CA: ca.pem, Cert: h.cert, Key: h.key} }
+	source := func() (access.Contents, error) { return held, nil }
+	if _, err := access.OpenFrom(source, atToday); err == nil || !strings.Contains(err.Error(), "ca.crt: holds no certificate") {
+		t.Errorf("nothing: %v", err)
+	}
+	hold(ca.issue(t, uris))
+	k, err := access.OpenFrom(source, atToday)
+	if err != nil || k.Warning() != nil {
+		t.Fatal(err, k.Warning())
+	}
+	server, client := ca.keeper(t, "quorate://peer/n1").ServerTLS(), k.ClientTLS(nil)
+	first := meet(t, server, client)
+	hold(ca.issue(t, uris))
+	if changed, err := k.Reload(); !changed || err != nil {
+		t.Error(changed, err)
+	}
+	second := meet(t, server, client)
+	hold(holder{})
+	if changed, err := k.Reload(); changed || err == nil || k.Problem() == nil {
+		t.Error(changed, err)
+	}
+	third := meet(t, server, client)
+	for _, m := range []meeting{first, second, third} {
+		m.mustSucceed(t)
+	}
+	serial := func(m meeting) string { return m.serverState.PeerCertificates[0].SerialNumber.String() }
+	if serial(first) == serial(second) || serial(second) != serial(third) {
+		t.Errorf("shown: %s, %s, %s", serial(first), serial(second), serial(third))
+	}
+}
