@@ -6,6 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help check test build vet lint gen gen-check pure check-history mutants sim faults soak bench bench-tools
+.PHONY: programs image helm kube kube-down envtest e2e
 
 GO   ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
@@ -19,7 +20,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 PURE := ./api/... ./internal ./internal/limit/... ./internal/keyspace/... ./internal/policy/... ./internal/fsm/... ./test/cases
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
 
@@ -95,3 +96,36 @@ ifeq ($(QUICK),)
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 20m ./test/bench
 endif
 	@$(BENCH)/bench -build=false -workload $(if $(QUICK),quick,all) $(if $(REPORT),-report '$(REPORT)') $(if $(SEED),-seed $(SEED))
+
+# Programs and the image that holds them, in a folder that git ignores.
+DIST  := dist
+IMAGE ?= localhost/quorate:dev
+
+programs: ## Build the programs as images hold them: static, without paths or names of this machine
+	@mkdir -p $(DIST)/programs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(DIST)/programs/ ./cmd/quotanode ./cmd/gateway ./cmd/operator ./cmd/quotactl
+
+image: programs ## The Dockerfile's image without a container engine: dist/quorate.tar. IMAGE=name:tag
+	@tools/kube/image.sh $(DIST)/programs $(DIST)/quorate.tar '$(IMAGE)'
+
+# tools/kube/README.md says what is built and started here, and what it costs.
+helm: ## Build helm if it isn't there, and print where it is
+	@tools/kube/build.sh helm && bash -euc '. tools/kube/env.sh; echo "$$KUBE_BIN/helm"'
+
+kube: ## A real Kubernetes on this machine, of NODES=3; needs root
+	@tools/kube/up.sh $(or $(NODES),3)
+
+kube-down: ## Stop it, and forget what it held
+	@tools/kube/down.sh
+
+# Their tests skip what needs an API server where they aren't told of one.
+ENVTESTS := ./test/crd/... ./test/operator/... ./test/chart/...
+
+envtest: ## Tests with a real API server, which is built first: what it makes of our objects, and the operator beside it
+	@tools/kube/build.sh control helm
+	bash -euc '. tools/kube/env.sh; KUBEBUILDER_ASSETS=$$KUBE_BIN HELM=$$KUBE_BIN/helm $(GO) test -race -timeout 20m $(ENVTESTS)'
+
+# RUN=regexp: only these steps, and what they need.
+e2e: image ## Everything on a real Kubernetes of three nodes, under load; needs root
+	@tools/kube/build.sh control node helm
+	E2E=1 $(GO) test -count=1 -v -timeout 40m $(if $(RUN),-run '$(RUN)') ./test/e2e

@@ -1,0 +1,3 @@
+module quorate.test/kube/local
+
+go 1.26.0
