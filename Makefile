@@ -40,13 +40,20 @@ lint: ## golangci-lint, and buf lint for the wire contract
 	$(TOOL) golangci-lint run ./...
 	$(BUF) lint
 
+# The deepcopy functions and the custom resource of api/policy, written below a folder.
+POLICY_OBJECTS = $(TOOL) controller-gen paths=./api/policy/... object crd \
+	output:object:dir=$(1)/api/policy/v1alpha1 output:crd:dir=$(1)/config/crd
+
 gen: ## Write the generated code anew
 	$(BUF) generate
+	$(call POLICY_OBJECTS,.)
 
+# config/crd holds what is generated and nothing else: it is what gets installed.
 gen-check: ## Prove that the generated code is what its sources give
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && mkdir "$$tmp/have" "$$tmp/want" && \
 	$(BUF) generate -o "$$tmp/want" && \
-	tar cf - $$(find api -name '*.pb.go') | tar xf - -C "$$tmp/have" && \
+	$(call POLICY_OBJECTS,"$$tmp/want") && \
+	tar cf - config/crd $$(find api -name '*.pb.go' -o -name 'zz_generated.*.go') | tar xf - -C "$$tmp/have" && \
 	{ diff -ru "$$tmp/have" "$$tmp/want" || { echo 'generated code differs: run make gen' >&2; exit 1; }; }
 
 pure: ## Tests of the pure rooms and the wire contract, the rules of the house, the index of cases

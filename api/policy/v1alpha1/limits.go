@@ -29,7 +29,14 @@ type Limit struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.limit <= 100000 || has(self.precision)",fieldPath=".limit",message="a limit above 100000 needs a precision: add one, at most a tenth of the window"
 type RollingWindow struct {
-	Window `json:",inline"`
+	// limit is how much is admitted within window; 0 admits nothing.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Limit int64 `json:"limit"`
+
+	// window is the time.
+	// +required
+	Window Duration `json:"window"`
 
 	// precision is the time within which admitted requests may merge to the later one, so that the log is shorter: at most
 	// a tenth of the window. All rolling windows of a policy have the same. Default: none merge.
@@ -39,7 +46,7 @@ type RollingWindow struct {
 
 // Window is an amount for a time.
 type Window struct {
-	// limit is how much is admitted; 0 admits nothing.
+	// limit is how much is admitted within window; 0 admits nothing.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Limit int64 `json:"limit"`
@@ -67,11 +74,12 @@ type TokenBucket struct {
 }
 
 // Tier gives other amounts to requests that have all entries of when.
+//
+// +kubebuilder:validation:XValidation:rule="self.amounts.all(n, !has(self.amounts[n].refill) && !has(self.amounts[n].period))",fieldPath=".amounts",message="a tier can't change refill or period, which must be the same for all checks of a key: an override can"
 type Tier struct {
 	// when lists entries that a request must have, with these values. Any entry may be named.
 	// +required
-	// +kubebuilder:validation:MinProperties=1
-	When Entries `json:"when"`
+	When When `json:"when"`
 
 	// amounts are those that change, by the name of their limit. A bucket's refill and period can't.
 	// +required
@@ -84,8 +92,7 @@ type Tier struct {
 type Override struct {
 	// when lists entries of key, with their values.
 	// +required
-	// +kubebuilder:validation:MinProperties=1
-	When Entries `json:"when"`
+	When When `json:"when"`
 
 	// amounts are those that change, by the name of their limit.
 	// +required
@@ -95,6 +102,9 @@ type Override struct {
 }
 
 // Amount stands in place of the amount of a limit.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.unlimited) && self.unlimited, has(self.limit), has(self.capacity)].exists_one(x, x)",message="write one of limit (of a window), capacity (of a tokenBucket) and unlimited: true"
+// +kubebuilder:validation:XValidation:rule="has(self.capacity) || !has(self.refill) && !has(self.period)",message="refill and period go with the capacity of a tokenBucket: add capacity, or leave them out"
 type Amount struct {
 	// unlimited: true admits everything. What is admitted is counted all the same.
 	// +optional
@@ -124,8 +134,7 @@ type Amount struct {
 type Cost struct {
 	// when lists entries that a request must have, with these values. Any entry may be named.
 	// +required
-	// +kubebuilder:validation:MinProperties=1
-	When Entries `json:"when"`
+	When When `json:"when"`
 
 	// cost is what the request's own cost, or 1, is multiplied by.
 	// +required

@@ -45,6 +45,12 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.key) && size(self.key) > 0) != (has(self.global) && self.global)",fieldPath=".key",message="write either key, the entries that each have their own allowance, or global: true for one allowance for all"
 // +kubebuilder:validation:XValidation:rule="!has(self.partitionBy) || self.partitionBy.all(p, has(self.key) && p in self.key)",fieldPath=".partitionBy",message="partitionBy may only name entries of key: one allowance can't be in two partitions"
 // +kubebuilder:validation:XValidation:rule="!has(self.key) || !has(self.match) || size(self.match) + size(self.key.filter(k, !(k in self.match))) <= 16",fieldPath=".key",message="match and key together may name 16 entries, the most that a descriptor has: name fewer"
+// +kubebuilder:validation:XValidation:rule="!has(self.keepHistory) || self.limits.exists(l, has(l.rollingWindow))",fieldPath=".keepHistory",message="only rolling windows keep history: leave keepHistory out, or add a limit with a rollingWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || [self.limits.map(l, l.name)].all(names, self.tiers.all(t, t.amounts.all(n, n in names)))",fieldPath=".tiers",message="amounts of a tier may only name limits of this policy: correct the name, or add the limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || [self.limits.map(l, l.name)].all(names, self.overrides.all(o, o.amounts.all(n, n in names)))",fieldPath=".overrides",message="amounts of an override may only name limits of this policy: correct the name, or add the limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || [self.limits.map(l, has(l.tokenBucket), l.name)].all(buckets, self.tiers.all(t, t.amounts.all(n, !has(t.amounts[n].limit) && !has(t.amounts[n].capacity) || has(t.amounts[n].capacity) == (n in buckets))))",fieldPath=".tiers",message="an amount of a tokenBucket is written capacity, one of a window limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || [self.limits.map(l, has(l.tokenBucket), l.name)].all(buckets, self.overrides.all(o, o.amounts.all(n, !has(o.amounts[n].limit) && !has(o.amounts[n].capacity) || has(o.amounts[n].capacity) == (n in buckets))))",fieldPath=".overrides",message="an amount of a tokenBucket is written capacity, one of a window limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, o.when.all(n, has(self.key) && n in self.key))",fieldPath=".overrides",message="when of an override may only name entries of key: a tier goes by any entry"
 // +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",fieldPath=".domain",reason=FieldValueForbidden,message="domain can't change, nor be added or removed: create another policy"
 // +kubebuilder:validation:XValidation:rule="(has(self.key) ? self.key : []).all(k, has(oldSelf.key) && k in oldSelf.key) && (has(oldSelf.key) ? oldSelf.key : []).all(k, has(self.key) && k in self.key)",fieldPath=".key",reason=FieldValueForbidden,message="key can't change: it is what allowances are counted by; create another policy with another quota"
 // +kubebuilder:validation:XValidation:rule="(has(self.partitionBy) ? self.partitionBy : has(self.key) ? self.key : []).all(k, k in (has(oldSelf.partitionBy) ? oldSelf.partitionBy : has(oldSelf.key) ? oldSelf.key : [])) && (has(oldSelf.partitionBy) ? oldSelf.partitionBy : has(oldSelf.key) ? oldSelf.key : []).all(k, k in (has(self.partitionBy) ? self.partitionBy : has(self.key) ? self.key : []))",fieldPath=".partitionBy",reason=FieldValueForbidden,message="partitionBy can't change: it says where allowances are kept; create another policy with another quota"
@@ -165,11 +171,22 @@ type EntryValue string
 // Entries are entries of a descriptor, by name.
 //
 // +kubebuilder:validation:MaxProperties=16
+// +kubebuilder:validation:XValidation:rule="self.all(n, size(n) <= 128 && n.matches('^[!-~]+$'))",message="the names of entries are printing ASCII characters without spaces, 128 at most"
+// +kubebuilder:validation:XValidation:rule="self.all(n, size(bytes(self[n])) <= 1024)",message="a value has at most 1024 bytes"
 type Entries map[string]EntryValue
 
+// When is what a rule asks of a descriptor: entries with these values, at least one.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:MaxProperties=16
+// +kubebuilder:validation:XValidation:rule="self.all(n, size(n) <= 128 && n.matches('^[!-~]+$'))",message="the names of entries are printing ASCII characters without spaces, 128 at most"
+// +kubebuilder:validation:XValidation:rule="self.all(n, size(bytes(self[n])) <= 1024)",message="a value has at most 1024 bytes"
+type When map[string]EntryValue
+
 // Duration is one or more numbers, each with a unit of h, m, s, ms, us (or µs) and ns: 60s, 1h30m, 0.25s. It is above 0
-// and at most 2160h (90 days), in at most 64 characters.
+// and at most 2160h (90 days), in whole nanoseconds and at most 24 characters.
 //
 // +kubebuilder:validation:MinLength=2
-// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:MaxLength=24
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^(0*(\d{1,4}(\.(\d{1,11}|\d{11}(5|25|75))0*)?h|\d{1,6}(\.(\d{1,10}|\d{10}5)0*)?m|\d{1,7}(\.\d{1,9}0*)?s|\d{1,10}(\.\d{1,6}0*)?ms|\d{1,13}(\.\d{1,3}0*)?[uµ]s|\d{1,16}(\.0+)?ns))+$') && self.matches('[1-9]') && duration(self) <= duration('2160h') && (duration(self) < duration('2159h') || !self.matches(r'\.\d{10}'))`,message="write numbers with a unit of h, m, s, ms, us or ns, like 60s, 1h30m or 0.25s: above 0, at most 2160h (90 days)"
 type Duration string
