@@ -66,6 +66,7 @@ write_config() {
 		clusterDomain: cluster.local
 		clusterDNS: [$DNS_ADDR]
 		resolvConf: $dir/resolv.conf
+		syncFrequency: 5s # how soon a pod sees a Secret that changed: tests have certificates of a minute
 		nodeStatusUpdateFrequency: 4s
 		# There is no registry to pull an image from again: never remove one.
 		imageGCHighThresholdPercent: 100

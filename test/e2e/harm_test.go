@@ -1,0 +1,196 @@
+package e2e_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// victim is a node of Quorate that leads something, and what a partition of its own shows before it is hurt.
+type victim struct {
+	pod       pod
+	name      string
+	partition int
+	witness   string // another node
+	term      float64
+}
+
+// aLeader finds a leader on a machine that may be hurt.
+func (r *run) aLeader(t *testing.T) (v victim) {
+	t.Helper()
+	eventually(t, "a leader outside of the first machine", func() string {
+		all, leaders := r.quorateNodes(t), r.leaders()
+		for p, name := range leaders {
+			if machine := all[name].Spec.NodeName; machine != "node1" && machine != "" {
+				v = victim{pod: all[name], name: name, partition: p}
+			}
+		}
+		for name := range all {
+			if name != v.name {
+				v.witness = name
+			}
+		}
+		v.term = r.metric(v.witness, v.termName())
+		if v.name == "" || v.term < 1 {
+			return fmt.Sprintf("%v, term %v", leaders, v.term)
+		}
+		return ""
+	})
+	return v
+}
+
+func (v *victim) termName() string {
+	return fmt.Sprintf(`quorate_raft_term{partition="%d"}`, v.partition)
+}
+
+// machine is the number of the machine that the victim is on.
+func (v *victim) machine() string { return strings.TrimPrefix(v.pod.Spec.NodeName, "node") }
+
+// elected waits until the others have elected anew, since the leader was lost.
+func (r *run) elected(t *testing.T, v victim) {
+	t.Helper()
+	eventually(t, "an election without "+v.name, func() string {
+		if term := r.metric(v.witness, v.termName()); term <= v.term {
+			return fmt.Sprintf("partition %d: term %v, before %v", v.partition, term, v.term)
+		}
+		return ""
+	})
+}
+
+// leaderProcessKilled: the kernel ends it, as it does when memory runs out; its container starts again.
+func leaderProcessKilled(t *testing.T, r *run) {
+	v := r.aLeader(t)
+	_, before := v.pod.container()
+	r.load.mark("process of " + v.name + " killed")
+	r.node(t, "run", v.machine(), "pkill", "-KILL", "-x", "quotanode")
+	r.elected(t, v)
+	r.whole(t)
+	after := r.quorateNodes(t)[v.name]
+	if _, restarts := after.container(); after.Metadata.UID != v.pod.Metadata.UID || restarts != before+1 {
+		t.Errorf("%s was started %d times before and %d times after, same pod: %t", v.name, before, restarts,
+			after.Metadata.UID == v.pod.Metadata.UID)
+	}
+	r.load.goesOn(t)
+}
+
+// leaderPodKilled: another pod takes its place, on the same volume.
+func leaderPodKilled(t *testing.T, r *run) {
+	v := r.aLeader(t)
+	r.load.mark("pod " + v.name + " killed")
+	r.kubectl(t, "delete", "pod", v.name, "--namespace", namespace, "--grace-period=0", "--force")
+	r.elected(t, v)
+	eventually(t, "another pod "+v.name, func() string {
+		if r.quorateNodes(t)[v.name].Metadata.UID == v.pod.Metadata.UID {
+			return "it is the old one"
+		}
+		return ""
+	})
+	r.whole(t)
+	r.load.goesOn(t)
+}
+
+// machineCutOff: it runs on, and nobody hears of it.
+func machineCutOff(t *testing.T, r *run) {
+	v := r.aLeader(t)
+	r.load.mark("machine of " + v.name + " cut off")
+	r.node(t, "cut", v.machine())
+	t.Cleanup(func() { r.node(t, "heal", v.machine()) })
+	r.lost(t, v)
+	r.node(t, "heal", v.machine())
+	r.back(t, v)
+}
+
+// powerOff: all of a machine's processes are gone at once, and come back with the volumes that they left.
+func powerOff(t *testing.T, r *run) {
+	v := r.aLeader(t)
+	r.load.mark("power of " + v.name + " off")
+	r.node(t, "stop", v.machine())
+	r.lost(t, v)
+	began := time.Now()
+	r.node(t, "start", v.machine())
+	t.Logf("the machine is back after %.0f s", time.Since(began).Seconds())
+	r.back(t, v)
+	after := r.quorateNodes(t)[v.name]
+	old, _ := v.pod.container()
+	if now, _ := after.container(); now == old {
+		t.Errorf("%s runs in container %s as before", v.name, now)
+	}
+}
+
+// lost waits until Kubernetes has given a machine up, while the other nodes decide.
+func (r *run) lost(t *testing.T, v victim) {
+	t.Helper()
+	r.elected(t, v)
+	r.load.goesOn(t)
+	eventually(t, v.pod.Spec.NodeName+" to be given up", func() string {
+		var n struct {
+			Status struct{ Conditions []condition }
+		}
+		if err := r.read(&n, "node", v.pod.Spec.NodeName); err != nil {
+			return err.Error()
+		}
+		if is(n.Status.Conditions, "Ready") {
+			return "it is ready"
+		}
+		return ""
+	})
+	if _, err := r.ask(v.name, 8082, "livez"); err == nil {
+		t.Errorf("%s answers, though its machine is lost", v.name)
+	}
+	r.load.goesOn(t)
+}
+
+// back waits until a machine and all on it are well again, without a hand.
+func (r *run) back(t *testing.T, v victim) {
+	t.Helper()
+	r.kubectl(t, "wait", "--for=condition=Ready", "node/"+v.pod.Spec.NodeName, "--timeout", patience.String())
+	r.whole(t)
+	if p := r.quorateNodes(t)[v.name]; p.Spec.NodeName != v.pod.Spec.NodeName {
+		t.Errorf("%s is on %s, its volume on %s", v.name, p.Spec.NodeName, v.pod.Spec.NodeName)
+	}
+	r.load.goesOn(t)
+}
+
+func (r *run) node(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := r.call("", filepath.Join(r.tools, "node.sh"), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rolled: one node after the other, and never two at once.
+func rolled(t *testing.T, r *run) {
+	before := r.quorateNodes(t)
+	r.load.mark("rolled")
+	r.kubectl(t, "rollout", "restart", "--namespace", namespace, "statefulset/quorate")
+	least := nodes
+	within(t, 2*patience, "all nodes to be replaced", func() string {
+		var s struct {
+			Metadata meta
+			Status   struct {
+				ReadyReplicas, UpdatedReplicas, AvailableReplicas int
+				ObservedGeneration                                int64
+			}
+		}
+		if err := r.read(&s, "statefulset", "quorate", "--namespace", namespace); err != nil {
+			return err.Error()
+		}
+		least = min(least, s.Status.ReadyReplicas)
+		if s.Status.ObservedGeneration < s.Metadata.Generation || s.Status.UpdatedReplicas < nodes || s.Status.AvailableReplicas < nodes {
+			return fmt.Sprintf("%+v", s.Status)
+		}
+		return ""
+	})
+	if least < nodes-1 {
+		t.Errorf("only %d nodes were ready at some moment", least)
+	}
+	r.whole(t)
+	for name, p := range r.quorateNodes(t) {
+		if p.Metadata.UID == before[name].Metadata.UID {
+			t.Errorf("%s is the pod that it was before", name)
+		}
+	}
+	r.load.goesOn(t)
+}

@@ -1,0 +1,71 @@
+package e2e_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// namespace is the release's; what it is called, README's commands say.
+const namespace = "quorate"
+
+// run is what steps work with.
+type run struct {
+	*kubernetes
+	load *load
+}
+
+// step is one thing that has to work.
+type step struct {
+	name   string
+	always bool // what the others build on
+	do     func(*testing.T, *run)
+}
+
+func steps() []step {
+	return []step{
+		{"Install", true, install},
+		{"ThreeAllowsAndADenyThroughASidecar", true, threeAllowsAndADeny},
+		{"LoadBegins", true, beginLoad},
+		{"LeaderProcessKilled", false, leaderProcessKilled},
+		{"LeaderPodKilled", false, leaderPodKilled},
+		{"MachineCutOff", false, machineCutOff},
+		{"PowerOff", false, powerOff},
+		{"AllPodsAtOnce", false, allPodsAtOnce},
+		{"Drained", false, drained},
+		{"Rolled", false, rolled},
+		{"PoliciesEdited", true, policiesEdited},
+		{"PolicyInConflict", false, policyInConflict},
+		{"PolicyBroken", false, policyBroken},
+		{"PolicyDeleted", false, policyDeleted},
+		{"DefinitionDeleted", false, definitionDeleted},
+		{"CertificatesRenewed", false, certificatesRenewed},
+		{"UninstalledAndReinstalled", false, reinstalled},
+		{"LoadEndsAndTheCheckerFindsNoLimitExceeded", true, judge},
+		{"ImageBuiltElsewhereIsTheSame", false, imageBuiltElsewhere},
+		{"UpgradedFromTheCommitBefore", false, upgraded},
+	}
+}
+
+// TestQuorateOnKubernetes is all of it.
+func TestQuorateOnKubernetes(t *testing.T) {
+	if os.Getenv("E2E") == "" {
+		t.Skip("needs root and a Kubernetes: make e2e")
+	}
+	wanted := regexp.MustCompile(os.Getenv("STEPS"))
+	r := &run{kubernetes: startKubernetes(t)}
+	r.load = &load{kubernetes: r.kubernetes}
+	for _, s := range steps() {
+		if !s.always && !wanted.MatchString(s.name) {
+			continue
+		}
+		began := time.Now()
+		ok := t.Run(s.name, func(t *testing.T) { s.do(t, r) })
+		if !ok {
+			r.tell(t)
+			t.FailNow() // the steps that follow build on this one
+		}
+		t.Logf("%s: %.0f s", s.name, time.Since(began).Seconds())
+	}
+}
