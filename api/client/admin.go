@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -91,7 +92,10 @@ func NewAdmin(addresses []string, config *tls.Config) (*Admin, error) {
 }
 
 func (a *Admin) dial(address string) (adminNode, error) {
-	conn, err := dial(address, a.config)
+	conn, err := dial(address, a.config,
+		// As for checks: an Admin may live long, and meet a node again that went without a word, at another IP address.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait, PermitWithoutStream: true}),
+		grpc.WithConnectParams(connecting()))
 	if err != nil {
 		return adminNode{}, err
 	}
@@ -109,27 +113,28 @@ func (a *Admin) Close() (err error) {
 // Status returns how the first node that answers sees the cluster. Its error is a [*NodeError] for each node
 // that was asked, joined.
 func (a *Admin) Status(ctx context.Context) (*quotav1.StatusResponse, error) {
-	_, s, err := a.first(ctx)
+	_, s, err := first(ctx, a.nodes)
 	return s, err
 }
 
-// first returns the first node that answers, with its status.
-func (a *Admin) first(ctx context.Context) (node adminNode, s *quotav1.StatusResponse, err error) {
-	err = a.each(ctx, func(ctx context.Context, n adminNode) (err error) {
-		node = n
+// first returns the first of the nodes that answers, by its place among them, with its status.
+func first(ctx context.Context, nodes []adminNode) (at int, s *quotav1.StatusResponse, err error) {
+	at = -1
+	err = each(ctx, nodes, func(ctx context.Context, n adminNode) (err error) {
+		at++
 		s, err = n.admin.Status(ctx, &quotav1.StatusRequest{})
 		return err
 	})
-	return node, s, err
+	return at, s, err
 }
 
 // each asks one node after the other, until one answers or refuses: no other one would answer that
 // otherwise. A node that is silent doesn't take the time of those after it.
-func (a *Admin) each(ctx context.Context, ask func(context.Context, adminNode) error) error {
+func each(ctx context.Context, nodes []adminNode, ask func(context.Context, adminNode) error) error {
 	var failed []error
-	for i, n := range a.nodes {
+	for i, n := range nodes {
 		err := func() error {
-			ctx, cancel := share(ctx, len(a.nodes)-i)
+			ctx, cancel := share(ctx, len(nodes)-i)
 			defer cancel()
 			return ask(ctx, n)
 		}()
@@ -178,7 +183,7 @@ func plain(message string) string {
 // each partition enforces. Its error is as that of [Admin.Status].
 func (a *Admin) Policies(ctx context.Context) (canonical []byte, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion, err error) {
 	var p policyParts
-	err = a.each(ctx, func(ctx context.Context, n adminNode) error {
+	err = each(ctx, a.nodes, func(ctx context.Context, n adminNode) error {
 		p = policyParts{}
 		if err := p.receive(ctx, n.admin); err != nil {
 			return err
@@ -269,18 +274,38 @@ func malformed(format string, args ...any) error {
 }
 
 // Apply puts the policy file in text, YAML or JSON, in the place of the policies in force. It finds a node
-// that answers, sends the text, and goes on to the leader where that node names it. A set that is not accepted
-// is no error: the response has its problems. An error is a [*NodeError], or several, joined. The text is sent
-// once to a node that takes it: what fails after that may have come into force nevertheless, and applying the
-// same text again finds out. The nodes wait for all partitions until shortly before ctx's deadline.
+// that answers, sends the text, and goes on to the leader where that node names it, and to the next node where it knows
+// none. A set that is not accepted is no error: the response has its problems. An error is a [*NodeError], or several,
+// joined. The text is sent once to a node that takes it: what fails after that may have come into force nevertheless,
+// and applying the same text again finds out. The nodes wait for all partitions until shortly before ctx's deadline.
 func (a *Admin) Apply(ctx context.Context, text []byte, options *quotav1.ApplyOptions) (*quotav1.ApplyPoliciesResponse, error) {
 	if len(text) > MaxPolicyBytes {
 		return nil, fmt.Errorf("policies of %d bytes; at most %d are taken", len(text), MaxPolicyBytes)
 	}
-	n, _, err := a.first(ctx)
-	if err != nil {
-		return nil, err
+	var failed []error
+	for rest := a.nodes; ; {
+		at, _, err := first(ctx, rest)
+		if err != nil {
+			return nil, errors.Join(append(failed, err)...)
+		}
+		response, err := a.applyFrom(ctx, rest[at], text, options)
+		if err == nil {
+			return response, nil
+		}
+		failed, rest = append(failed, err), rest[at+1:]
+		if e := new(NodeError); !errors.As(err, &e) || !e.leaderless() || len(rest) == 0 {
+			return nil, errors.Join(failed...)
+		}
 	}
+}
+
+// leaderless says that the node didn't take the set, for certain, and doesn't know who would.
+func (e *NodeError) leaderless() bool {
+	return e.Failure.GetReason() == quotav1.FailureReason_FAILURE_REASON_NOT_LEADER && e.Failure.GetNotLeader().GetLeader() == ""
+}
+
+// applyFrom sends the text to a node, and on to each leader that is named.
+func (a *Admin) applyFrom(ctx context.Context, n adminNode, text []byte, options *quotav1.ApplyOptions) (*quotav1.ApplyPoliciesResponse, error) {
 	passed := []string{n.address}
 	for {
 		response, err := n.apply(ctx, text, options)

@@ -31,11 +31,12 @@ type adminNode struct {
 	response *quotav1.ApplyPoliciesResponse
 	leader   string // ApplyPolicies names it
 
-	asked   atomic.Int64
-	applied atomic.Int64
-	options *quotav1.ApplyOptions
-	text    []byte
-	largest int // message of ApplyPolicies, in bytes
+	asked    atomic.Int64
+	confirms atomic.Int64 // of asked, with confirm
+	applied  atomic.Int64
+	options  *quotav1.ApplyOptions
+	text     []byte
+	largest  int // message of ApplyPolicies, in bytes
 }
 
 func (n *adminNode) Status(ctx context.Context, _ *quotav1.StatusRequest) (*quotav1.StatusResponse, error) {
@@ -47,8 +48,15 @@ func (n *adminNode) Status(ctx context.Context, _ *quotav1.StatusRequest) (*quot
 	return &quotav1.StatusResponse{Node: n.name}, n.failure
 }
 
-func (n *adminNode) GetPolicies(_ *quotav1.GetPoliciesRequest, s grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
+func (n *adminNode) GetPolicies(m *quotav1.GetPoliciesRequest, s grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
 	n.asked.Add(1)
+	if m.GetConfirm() {
+		n.confirms.Add(1)
+	}
+	if n.silent {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
 	for _, m := range n.parts {
 		if err := s.Send(m); err != nil {
 			return err
@@ -255,7 +263,7 @@ func TestApplyFollowsTheLeader(t *testing.T) {
 // TestApplyIsSentToOneLeaderOnly: what may have come into force is never sent again elsewhere, and nodes that
 // name each other end it.
 func TestApplyIsSentToOneLeaderOnly(t *testing.T) {
-	for _, failure := range []error{status.Error(codes.Unavailable, "it stops"), status.Error(codes.Aborted, "version 1.7 is in force"), notLeader("")} {
+	for _, failure := range []error{status.Error(codes.Unavailable, "it stops"), status.Error(codes.Aborted, "version 1.7 is in force")} {
 		failing, other := &failingApply{failure: failure}, &adminNode{}
 		a := newAdmin(t, serveAdmin(t, failing), serveAdmin(t, other))
 		_, err := a.Apply(t.Context(), []byte("policies: []"), nil)
@@ -270,6 +278,23 @@ func TestApplyIsSentToOneLeaderOnly(t *testing.T) {
 	_, err := newAdmin(t, two.leader).Apply(t.Context(), nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "don't agree on who leads") || one.applied.Load()+two.applied.Load() != 6 {
 		t.Errorf("%v, sent %d times", err, one.applied.Load()+two.applied.Load())
+	}
+}
+
+// TestApplyGoesOnFromANodeThatKnowsNoLeader, as one that awaits replacement: it took nothing for certain, and others may
+// know. Where nobody does, all that they said is told.
+func TestApplyGoesOnFromANodeThatKnowsNoLeader(t *testing.T) {
+	leader := &adminNode{response: &quotav1.ApplyPoliciesResponse{Changed: true}}
+	out, follower := &failingApply{failure: notLeader("")}, &adminNode{leader: serveAdmin(t, leader)}
+	at := serveAdmin(t, out)
+	r, err := newAdmin(t, at, nobody(t), at, serveAdmin(t, follower)).Apply(t.Context(), []byte("policies: []"), nil)
+	if err != nil || !r.GetChanged() || out.applied.Load() != 2 || leader.applied.Load() != 1 {
+		t.Errorf("%v, %v, asked %d and %d times", r, err, out.applied.Load(), leader.applied.Load())
+	}
+	gone := nobody(t)
+	_, err = newAdmin(t, at, gone).Apply(t.Context(), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), at+": another node leads") || !strings.Contains(err.Error(), gone+": Unavailable: ") {
+		t.Errorf("nobody knows: %v", err)
 	}
 }
 

@@ -42,15 +42,21 @@ func dialOptions(c *Config) []grpc.DialOption {
 		grpc.WithWriteBufferSize(bufferBytes),
 		grpc.WithDisableRetry(), // an outcome that is not known is not gRPC's to repeat
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-			MinConnectTimeout: time.Second,
-		}),
+		grpc.WithConnectParams(connecting()),
 	}
 	if c.Dialer != nil {
 		options = append(options, grpc.WithContextDialer(c.Dialer))
 	}
 	return options
+}
+
+// connecting says how nodes are dialled. The library's own pauses grow to two minutes: so long a node that comes back
+// would count as gone. Each attempt looks the address's name up anew.
+func connecting() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: time.Second,
+	}
 }
 
 // links holds one link for each node, by address.

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/partition"
@@ -23,6 +26,34 @@ func (a anyNode) Watch(ctx context.Context, ownOnly bool, send func(*quotav1.Wat
 // Policies are as one node knows them.
 func (a anyNode) Policies() ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion) {
 	return a.some().Policies()
+}
+
+// Confirmed is what all of them confirm. Of two that confirm one partition the later term counts.
+func (a anyNode) Confirmed(ctx context.Context) *quotav1.GetPoliciesResponse {
+	answers := make([]*quotav1.GetPoliciesResponse, len(a.names))
+	var asking sync.WaitGroup
+	for i, name := range a.names {
+		if st := a.stations[name]; st != nil {
+			asking.Go(func() { answers[i] = st.Confirmed(ctx) })
+		}
+	}
+	asking.Wait()
+	all, best := &quotav1.GetPoliciesResponse{}, map[uint32]*quotav1.PartitionVersion{}
+	for _, m := range answers {
+		if len(m.GetClusterId()) == 0 {
+			continue
+		}
+		all.ClusterId, all.ClusterPartitions = m.GetClusterId(), m.GetClusterPartitions()
+		for _, v := range m.GetPartitions() {
+			if v.GetTerm() > best[v.GetPartition()].GetTerm() {
+				best[v.GetPartition()] = v
+			}
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(best)) {
+		all.Partitions = append(all.Partitions, best[p])
+	}
+	return all
 }
 
 // Apply asks each node until one orders the set.

@@ -206,9 +206,12 @@ func (n *Node) applied(g *partition.Group, v fsm.Version, changed bool) *quotav1
 }
 
 // awaitOrderer returns the group that orders sets, if it leads here. Where nobody is known to lead it, or it has
-// no settings yet, as at the beginning, it waits.
+// no settings yet, as at the beginning, it waits; but not on a node that stays out, which will never know.
 func (n *Node) awaitOrderer(ctx context.Context) (*partition.Group, error) {
 	for {
+		if out := n.staysOut(); out != "" {
+			return nil, &partition.NotLeaderError{Why: out}
+		}
 		if r := n.hosting.Load().of(orderer); r != nil {
 			if s := r.running().Standing(); s.Leading && s.Formed {
 				return r.running(), nil

@@ -114,10 +114,18 @@ func (n *Node) inTouch() bool {
 
 // elsewhereToWatch sends a gateway on to another node, where this one has nothing to tell and never will.
 func (n *Node) elsewhereToWatch() error {
-	if p := n.phase.Load(); p.state == awaiting {
-		return status.Errorf(codes.Unavailable, "this node stays out until its disk is replaced; watch another one: %s", p.detail)
+	if out := n.staysOut(); out != "" {
+		return status.Error(codes.Unavailable, out)
 	}
 	return nil
+}
+
+// staysOut says why this node takes no part and never will by itself, empty if that isn't so.
+func (n *Node) staysOut() string {
+	if p := n.phase.Load(); p.state == awaiting {
+		return "this node stays out until its disk is replaced; ask another one: " + p.detail
+	}
+	return ""
 }
 
 func (w *watcher) news(h *hosting, due bool) (news []*quotav1.PartitionRoute) {

@@ -108,14 +108,18 @@ const (
 // NotLeaderError says that another replica has to be asked.
 type NotLeaderError struct {
 	Leader string // its server id; empty: none is known
+	Why    string // none is known, and won't be; empty: the question is worth repeating here
 }
 
 // Error names the leader.
 func (e *NotLeaderError) Error() string {
-	if e.Leader == "" {
-		return "no leader is known"
+	switch {
+	case e.Leader != "":
+		return "the leader is " + e.Leader
+	case e.Why != "":
+		return e.Why
 	}
-	return "the leader is " + e.Leader
+	return "no leader is known"
 }
 
 // Outcome is how a call ended.

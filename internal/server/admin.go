@@ -27,6 +27,8 @@ const (
 	uploadTimeout = 30 * time.Second
 	// maxApplyWait is the longest that a call waits for the partitions to enforce a set.
 	maxApplyWait = time.Minute
+	// maxConfirmWait is the longest that a call waits for majorities to confirm who leads.
+	maxConfirmWait = 5 * time.Second
 	// maxPart bounds the bytes of a set in one message; what else a message has needs less than the rest.
 	maxPart = maxMessage - 64<<10
 )
@@ -47,8 +49,24 @@ func (a *admin) Status(context.Context, *quotav1.StatusRequest) (*quotav1.Status
 	return a.server.cfg.Cluster.Status(), nil
 }
 
-// GetPolicies sends the newest set, in parts.
-func (a *admin) GetPolicies(_ *quotav1.GetPoliciesRequest, stream grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
+// GetPolicies sends the newest set, in parts, or what is certain.
+func (a *admin) GetPolicies(m *quotav1.GetPoliciesRequest, stream grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
+	if m.GetConfirm() {
+		return a.confirm(stream)
+	}
+	return a.sendPolicies(stream)
+}
+
+// confirm sends what the partitions enforce for certain that this node leads.
+func (a *admin) confirm(stream grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
+	ctx, cancel := a.server.untilStop(stream.Context())
+	defer cancel()
+	ctx, end := beforeItsEnd(ctx, maxConfirmWait)
+	defer end()
+	return stream.Send(a.server.cfg.Cluster.Confirmed(ctx))
+}
+
+func (a *admin) sendPolicies(stream grpc.ServerStreamingServer[quotav1.GetPoliciesResponse]) error {
 	canonical, version, partitions := a.server.cfg.Cluster.Policies()
 	m := &quotav1.GetPoliciesResponse{Partitions: partitions}
 	if canonical == nil {
@@ -150,7 +168,7 @@ func (a *admin) apply(ctx context.Context, o order) (*quotav1.ApplyPoliciesRespo
 	if len(problems) > 0 {
 		return a.refused(problems), nil
 	}
-	ctx, cancel := beforeItsEnd(ctx)
+	ctx, cancel := beforeItsEnd(ctx, maxApplyWait)
 	defer cancel()
 	response, err := a.server.cfg.Cluster.Apply(ctx, set, o.options.GetExpected(), o.options.GetDryRun())
 	if refused := (policy.Problems)(nil); errors.As(err, &refused) {
@@ -175,9 +193,9 @@ func (a *admin) read(ctx context.Context, text []byte) (policy.Set, []*quotav1.P
 	return set, problems, nil
 }
 
-// beforeItsEnd leaves a tenth of the call's time, a second at most, for the answer to arrive.
-func beforeItsEnd(ctx context.Context) (context.Context, context.CancelFunc) {
-	wait := maxApplyWait
+// beforeItsEnd leaves a tenth of the call's time, a second at most, for the answer to arrive. It ends after the longest
+// wait in any case.
+func beforeItsEnd(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	if left := remaining(ctx); left > 0 {
 		wait = min(wait, left-min(left/10, time.Second))
 	}
@@ -198,7 +216,7 @@ func (a *admin) refused(problems []*quotav1.PolicyProblem) *quotav1.ApplyPolicie
 // notApplied is the status of a set that was not ordered, or of which nobody knows whether it was.
 func (a *admin) notApplied(err error) error {
 	if elsewhere := new(partition.NotLeaderError); errors.As(err, &elsewhere) {
-		return statusOf(a.server.failureOf(&partition.Outcome{Result: partition.NotLeader, Leader: elsewhere.Leader}))
+		return statusOf(a.server.failureOf(&partition.Outcome{Result: partition.NotLeader, Leader: elsewhere.Leader, Detail: elsewhere.Why}))
 	}
 	if errors.Is(err, partition.ErrSetVersion) {
 		return status.Error(codes.Aborted, err.Error())

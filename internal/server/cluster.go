@@ -18,10 +18,13 @@ type Cluster interface {
 	// Policies returns the newest set in canonical form (nil: there is none), its version, and what each
 	// partition enforces.
 	Policies() (canonical []byte, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion)
+	// Confirmed is what the partitions enforce that the node leads, each read after a majority confirmed that it
+	// does, in answer to requests sent since the call began. It leaves out what isn't confirmed by ctx's end.
+	Confirmed(ctx context.Context) *quotav1.GetPoliciesResponse
 	// Apply orders a set, which is valid, and waits for the partitions until ctx ends. A set that is not
 	// accepted gives an error that is a [policy.Problems]; an expected version that is not the one in
-	// force, one that wraps [partition.ErrSetVersion]; another leader, a [*partition.NotLeaderError]. After
-	// any other error nobody knows whether it was ordered.
+	// force, one that wraps [partition.ErrSetVersion]; another leader, or none that can be waited for, a
+	// [*partition.NotLeaderError]. After any other error nobody knows whether it was ordered.
 	Apply(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error)
 	// AddressOf is where the node with that server id answers checks; empty: not known.
 	AddressOf(leader string) string

@@ -17,6 +17,7 @@ type scene struct {
 	canonical []byte
 	version   *quotav1.SetVersion
 	enforced  []*quotav1.PartitionVersion
+	confirmed *quotav1.GetPoliciesResponse
 	apply     func(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error)
 	err       error // of Found and Announce
 	addresses map[string]string
@@ -47,6 +48,16 @@ func (s *scene) Watch(ctx context.Context, _ bool, send func(*quotav1.WatchRespo
 
 func (s *scene) Policies() ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion) {
 	return s.canonical, s.version, s.enforced
+}
+
+// Confirmed is what is written for it, and the end of ctx where that is nothing.
+func (s *scene) Confirmed(ctx context.Context) *quotav1.GetPoliciesResponse {
+	s.tell("confirmed")
+	if s.confirmed == nil {
+		<-ctx.Done()
+		return &quotav1.GetPoliciesResponse{ClusterPartitions: 3}
+	}
+	return s.confirmed
 }
 
 func (s *scene) Apply(ctx context.Context, set policy.Set, expected *quotav1.SetVersion, dryRun bool) (*quotav1.ApplyPoliciesResponse, error) {

@@ -999,7 +999,13 @@ func (x *ClockStatus) GetDriftPpm() int64 {
 
 // GetPoliciesRequest asks for the policies.
 type GetPoliciesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only what is certain, in one message and without the set: the versions of the partitions that this node leads.
+	// Each is read after a majority of the partition's replicas has confirmed that this node leads it, in answer to
+	// requests that it sent after this call had come in. So at some moment within the call the partition enforced that
+	// version, and no leader of the past can say so, however long it was frozen or cut off. What can't be confirmed
+	// before the call's deadline, or within 5 s, is left out. To know of all partitions, ask all nodes.
+	Confirm       bool `protobuf:"varint,1,opt,name=confirm,proto3" json:"confirm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,15 +1040,27 @@ func (*GetPoliciesRequest) Descriptor() ([]byte, []int) {
 	return file_quota_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
+func (x *GetPoliciesRequest) GetConfirm() bool {
+	if x != nil {
+		return x.Confirm
+	}
+	return false
+}
+
 // GetPoliciesResponse is a part of the answer; the first has the versions.
 type GetPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What each partition's leader enforces, by partition; in the first message.
+	// What each partition's leader enforces, by partition; in the first message. With confirm: of those that are
+	// confirmed.
 	Partitions []*PartitionVersion `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// A part of the newest set; absent if there is none yet.
-	Policies      *PolicySetPart `protobuf:"bytes,2,opt,name=policies,proto3" json:"policies,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// A part of the newest set; absent if there is none yet, and with confirm.
+	Policies *PolicySetPart `protobuf:"bytes,2,opt,name=policies,proto3" json:"policies,omitempty"`
+	// With confirm: whose partitions they are, 16 bytes; empty before genesis.
+	ClusterId []byte `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// With confirm: how many partitions that cluster has.
+	ClusterPartitions uint32 `protobuf:"varint,4,opt,name=cluster_partitions,json=clusterPartitions,proto3" json:"cluster_partitions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GetPoliciesResponse) Reset() {
@@ -1089,13 +1107,30 @@ func (x *GetPoliciesResponse) GetPolicies() *PolicySetPart {
 	return nil
 }
 
+func (x *GetPoliciesResponse) GetClusterId() []byte {
+	if x != nil {
+		return x.ClusterId
+	}
+	return nil
+}
+
+func (x *GetPoliciesResponse) GetClusterPartitions() uint32 {
+	if x != nil {
+		return x.ClusterPartitions
+	}
+	return 0
+}
+
 // PartitionVersion is what one partition enforces.
 type PartitionVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The partition.
 	Partition uint32 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Its set; absent if it has none, or no leader is known.
-	Version       *SetVersion `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Version *SetVersion `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// With confirm: the Raft term in which its leader is confirmed. Of two nodes that confirm one partition, as around a
+	// handover, that of the later term counts. 0: nobody has confirmed it, as when a node doesn't know of confirm.
+	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1142,6 +1177,13 @@ func (x *PartitionVersion) GetVersion() *SetVersion {
 		return x.Version
 	}
 	return nil
+}
+
+func (x *PartitionVersion) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // ApplyPoliciesRequest is a part of a set to apply. The first carries the options.
@@ -1508,16 +1550,21 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +
 	"\x04gaps\x18\x02 \x01(\x04R\x04gaps\x12\x1b\n" +
-	"\tdrift_ppm\x18\x03 \x01(\x03R\bdriftPpm\"\x14\n" +
-	"\x12GetPoliciesRequest\"\x96\x01\n" +
+	"\tdrift_ppm\x18\x03 \x01(\x03R\bdriftPpm\".\n" +
+	"\x12GetPoliciesRequest\x12\x18\n" +
+	"\aconfirm\x18\x01 \x01(\bR\aconfirm\"\xe4\x01\n" +
 	"\x13GetPoliciesResponse\x12B\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\".quorate.quota.v1.PartitionVersionR\n" +
 	"partitions\x12;\n" +
-	"\bpolicies\x18\x02 \x01(\v2\x1f.quorate.quota.v1.PolicySetPartR\bpolicies\"h\n" +
+	"\bpolicies\x18\x02 \x01(\v2\x1f.quorate.quota.v1.PolicySetPartR\bpolicies\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x03 \x01(\fR\tclusterId\x12-\n" +
+	"\x12cluster_partitions\x18\x04 \x01(\rR\x11clusterPartitions\"|\n" +
 	"\x10PartitionVersion\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x126\n" +
-	"\aversion\x18\x02 \x01(\v2\x1c.quorate.quota.v1.SetVersionR\aversion\"l\n" +
+	"\aversion\x18\x02 \x01(\v2\x1c.quorate.quota.v1.SetVersionR\aversion\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"l\n" +
 	"\x14ApplyPoliciesRequest\x128\n" +
 	"\aoptions\x18\x01 \x01(\v2\x1e.quorate.quota.v1.ApplyOptionsR\aoptions\x12\x1a\n" +
 	"\bpolicies\x18\x02 \x01(\fR\bpolicies\"a\n" +

@@ -158,7 +158,8 @@ const (
 type AdminClient interface {
 	// Status says how this node sees the cluster.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// GetPolicies returns the newest policy set and the version that each partition enforces.
+	// GetPolicies returns the newest policy set and the version that each partition enforces, as far as this node has
+	// heard; with confirm, what is certain. Readers and policy writers may ask either.
 	GetPolicies(ctx context.Context, in *GetPoliciesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetPoliciesResponse], error)
 	// ApplyPolicies puts a policy set in the place of the one in force, whole or not at all. Only the leader
 	// of partition 0 can order sets: others answer UNAVAILABLE with a Failure that names it
@@ -227,7 +228,8 @@ type Admin_ApplyPoliciesClient = grpc.ClientStreamingClient[ApplyPoliciesRequest
 type AdminServer interface {
 	// Status says how this node sees the cluster.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// GetPolicies returns the newest policy set and the version that each partition enforces.
+	// GetPolicies returns the newest policy set and the version that each partition enforces, as far as this node has
+	// heard; with confirm, what is certain. Readers and policy writers may ask either.
 	GetPolicies(*GetPoliciesRequest, grpc.ServerStreamingServer[GetPoliciesResponse]) error
 	// ApplyPolicies puts a policy set in the place of the one in force, whole or not at all. Only the leader
 	// of partition 0 can order sets: others answer UNAVAILABLE with a Failure that names it
