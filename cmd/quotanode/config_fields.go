@@ -23,6 +23,7 @@ type configField struct {
 	fallback  string // the value where nobody gives one; empty: none
 	otherwise string // in place of fallback, where that depends: for people
 	flag      string // empty: it has none
+	optional  bool   // an empty flag counts as one that isn't given: what fills it in may have nothing to say
 	doc       string // for people, a phrase
 	set       func(*runConfig, string) error
 }
@@ -54,8 +55,8 @@ var configFields = []configField{
 	{path: "name", kind: aLabel, required: true, flag: "name",
 		doc: "this node's name: one of `nodes`, and the one in its certificate",
 		set: into(func(c *runConfig) *string { return &c.Name }, parseLabel)},
-	{path: "zone", kind: aText, otherwise: "the one in `nodes`", flag: "zone",
-		doc: "what fails together, as a rack or a zone; replicas are spread over zones",
+	{path: "zone", kind: aText, otherwise: "the one in `nodes`", flag: "zone", optional: true,
+		doc: "what fails together, as a rack or a zone; replicas are spread over zones; an empty flag says nothing",
 		set: into(func(c *runConfig) *string { return &c.Zone }, parseZone)},
 	{path: "dataDir", kind: aFolder, required: true, flag: "data-dir",
 		doc: "where this node keeps its state; made if it isn't there",

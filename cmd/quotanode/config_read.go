@@ -197,7 +197,7 @@ func (r *configReader) override(flags map[string]string) {
 	for i := range configFields {
 		f := &configFields[i]
 		text, given := flags[f.flag]
-		if f.flag == "" || !given {
+		if f.flag == "" || !given || f.optional && text == "" {
 			continue
 		}
 		r.places[f.path] = place{flag: f.flag}

@@ -302,7 +302,7 @@ func TestRunStartsOnlyWhatIsRight(t *testing.T) {
 		"--config: is required":                      {},
 		"--config: open " + file + "x: no such file": {"--config", file + "x"},
 		"--name: n4 is none of the nodes":            {"--config", file, "--name", "n4"},
-		"--zone: \"\" is not a zone":                 {"--config", file, "--zone", ""},
+		"--zone: \"b c\" is not a zone":              {"--config", file, "--zone", "b c"},
 		"unknown flag: --http-address":               {"--config", file, "--http-address", ":0"},
 		`unknown command "x"`:                        {"--config", file, "x"},
 	} {

@@ -77,8 +77,9 @@ func (n *Node) shouldHandOver(r *replica) bool {
 }
 
 // HandOver hands over all that this node leads, before it stops: others then lead in a moment, not after an
-// election timeout. Close does it too.
+// election timeout. From now on the node isn't ready. Close does it too.
 func (n *Node) HandOver() {
+	n.leaving.Store(true)
 	h := n.hosting.Load()
 	if h == nil {
 		return

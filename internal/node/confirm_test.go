@@ -128,3 +128,23 @@ func TestApplyAtANodeThatStaysOutIsRefusedAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
+
+// TestANodeThatStopsIsNotReady from the first moment on: it hands over first, and still answers.
+func TestANodeThatStopsIsNotReady(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	was := tr.node(tr.node("n1").leaders()[0])
+	if ok, why := was.Ready(); !ok {
+		t.Fatal(why)
+	}
+	was.HandOver()
+	if ok, why := was.Ready(); ok || why != "it stops" {
+		t.Errorf("%v, %q", ok, why)
+	}
+	if was.Leading() && was.leaders()[0] == was.Status().GetNode() {
+		tr.until("another leader", func() bool { return was.leaders()[0] != was.Status().GetNode() })
+	}
+	tr.want("u1", fourth...)
+}

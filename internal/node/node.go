@@ -88,6 +88,7 @@ type Node struct {
 	hosting atomic.Pointer[hosting] // nil until the node has its genesis
 	founds  sync.Mutex              // one founding step of the disk at a time
 	failed  chan error
+	leaving atomic.Bool // a stop has begun
 
 	ticking, working task
 	once             sync.Once

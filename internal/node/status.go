@@ -141,8 +141,11 @@ func fillReplica(m *quotav1.ReplicaStatus, s partition.Status) {
 }
 
 // Ready says whether every replica of this node has caught up and knows a leader, or has never had one, and if
-// not, why.
+// not, why. A node that stops isn't.
 func (n *Node) Ready() (ok bool, why string) {
+	if n.leaving.Load() {
+		return false, "it stops"
+	}
 	ph := n.phase.Load()
 	if ph.state == awaiting || ph.state == starting {
 		return false, strings.TrimSuffix(ph.state+": "+ph.detail, ": ")
