@@ -65,7 +65,7 @@ var plan = func() map[string][]string {
 		"server":      top,
 		"gateway":     top,
 		"console":     top,
-		"operator":    append(slices.Clone(pure), "policy/file"),
+		"operator":    append(slices.Clone(pure), "policy/file", "access"),
 		"origin":      {},
 		"access":      {},
 

@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/api/policy/v1alpha1"
+)
+
+// Metrics are the operator's. Their labels are fixed words: objects come and go without a trace.
+type Metrics struct {
+	policies  *prometheus.GaugeVec
+	set       *prometheus.GaugeVec
+	confirmed prometheus.Gauge
+	total     prometheus.Gauge
+	held      prometheus.Gauge
+	success   prometheus.Gauge
+	applies   *prometheus.CounterVec
+}
+
+// NewMetrics registers the operator's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "quorate_operator_" + name, Help: help})
+	}
+	m := &Metrics{
+		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quorate_operator_policies",
+			Help: "RateLimitPolicies by condition and its reason."}, []string{"condition", "reason"}),
+		set: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quorate_operator_set_version",
+			Help: "Version of the policy set in force, its epoch and its number."}, []string{"part"}),
+		confirmed: gauge("partitions_confirmed", "Partitions whose leaders, confirmed by a majority, enforce the set in force."),
+		total:     gauge("partitions", "Partitions of the cluster."),
+		held:      gauge("held_removals", "Policies that are enforced, that no object stands for, and whose removal waits for a confirmation."),
+		success:   gauge("last_success_timestamp_seconds", "When a reconcile last went through, in seconds since 1970."),
+		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "quorate_operator_applies_total",
+			Help: "Policy sets sent to the nodes, by what became of them: changed, refused or failed."}, []string{"result"}),
+	}
+	for _, reasons := range reasonsOf {
+		for _, reason := range reasons {
+			m.count(reasons[0], reason, 0)
+		}
+	}
+	for _, result := range []string{"changed", "refused", "failed"} {
+		m.applies.WithLabelValues(result)
+	}
+	r.MustRegister(m.policies, m.set, m.confirmed, m.total, m.held, m.success, m.applies)
+	return m
+}
+
+// reasonsOf has each condition, by the reason it has when it is True, which is its name too, with all its reasons.
+var reasonsOf = [][]string{
+	{
+		v1alpha1.ReasonAccepted, v1alpha1.ReasonInvalid, v1alpha1.ReasonConflicted, v1alpha1.ReasonDomainNotAllowed,
+		v1alpha1.ReasonNotSupported, v1alpha1.ReasonRefused,
+	},
+	{
+		v1alpha1.ReasonProgrammed, v1alpha1.ReasonPending, v1alpha1.ReasonNotAccepted, v1alpha1.ReasonRemovalHeld,
+		v1alpha1.ReasonUnreachable,
+	},
+}
+
+func (m *Metrics) count(condition, reason string, n int) {
+	m.policies.WithLabelValues(condition, reason).Set(float64(n))
+}
+
+// objects counts objects by what is said of them.
+func (m *Metrics) objects(statuses []v1alpha1.RateLimitPolicyStatus) {
+	counts := map[[2]string]int{}
+	for i := range statuses {
+		for _, c := range statuses[i].Conditions {
+			counts[[2]string{c.Type, c.Reason}]++
+		}
+	}
+	for _, reasons := range reasonsOf {
+		for _, reason := range reasons {
+			m.count(reasons[0], reason, counts[[2]string{reasons[0], reason}])
+		}
+	}
+}
+
+// nodes shows what the nodes say; nil: they say nothing.
+func (m *Metrics) nodes(o *observation) {
+	if o == nil {
+		m.confirmed.Set(0)
+		return
+	}
+	n := 0
+	for _, v := range o.confirmed {
+		if v == o.force.version {
+			n++
+		}
+	}
+	m.confirmed.Set(float64(n))
+	m.total.Set(float64(o.partitions))
+	m.set.WithLabelValues("epoch").Set(float64(o.force.version.epoch))
+	m.set.WithLabelValues("number").Set(float64(o.force.version.number))
+}
+
+func (m *Metrics) succeeded(now time.Time) {
+	m.success.Set(float64(now.Unix()))
+}

@@ -1,0 +1,269 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/policy/v1alpha1"
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// Config is what an operator needs. All fields but those with a default are required.
+type Config struct {
+	Nodes     Nodes
+	Domains   []policy.Domain     // of the policy set, as a policy file has them; may be none
+	Allowed   map[string][]string // domains that a namespace may use beside that of its own name; may be none
+	Namespace string              // the operator's own
+	Resync    time.Duration       // how often everything is looked at though no event came; default 60 s
+	Settle    time.Duration       // how long a policy has to be without an object until it is removed; default 10 s
+	Timeout   time.Duration       // bound of one reconcile; default 2 min
+	Log       *slog.Logger
+	Metrics   *Metrics
+	Now       func() time.Time // default time.Now
+}
+
+// What one reconcile takes at most for its parts.
+const (
+	defaultResync  = time.Minute
+	defaultSettle  = 10 * time.Second
+	defaultTimeout = 2 * time.Minute
+	applyWithin    = 30 * time.Second // nodes wait that long for the last partition
+	awaitWithin    = 15 * time.Second // an election, and a bit
+	soon           = 5 * time.Second  // until the next look where something is under way
+	maxRounds      = 10               // of refusals
+)
+
+// Reconciler brings the nodes' policies in line with the objects. One reconcile runs at a time.
+type Reconciler struct {
+	cfg    Config
+	client client.Client // reads from a cache that is in sync
+	direct client.Reader // asks the API server
+	events events.EventRecorder
+
+	readings map[types.UID]reading
+	read     map[types.UID]int64 // the generations that were
+	memory   memory
+	force    *force // as last seen
+	missed   map[name]time.Time
+	of       int       // as in world
+	compared time.Time // when the cache was last held to what the API server says
+}
+
+// New returns a reconciler that reads objects from a cache, and asks the API server itself where it has to be sure.
+func New(cfg Config, cached client.Client, direct client.Reader, recorder events.EventRecorder) *Reconciler {
+	for field, value := range map[*time.Duration]time.Duration{&cfg.Resync: defaultResync, &cfg.Settle: defaultSettle, &cfg.Timeout: defaultTimeout} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Reconciler{cfg: cfg, client: cached, direct: direct, events: recorder}
+}
+
+// pass is one reconcile.
+type pass struct {
+	*Reconciler
+	objects []*v1alpha1.RateLimitPolicy
+	world   world
+	plan    *plan
+	seen    *observation
+	shown   *corev1.ConfigMap // of held removals, as it was
+	applied bool
+}
+
+// Reconcile looks at everything; which event it was makes no difference.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	p := &pass{Reconciler: r}
+	sure, err := p.list(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.shown, err = r.held(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.world = world{
+		domains: r.cfg.Domains, allowed: r.cfg.Allowed, missed: r.missed, now: r.cfg.Now(), settle: r.cfg.Settle,
+		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), keepAll: !sure,
+	}
+	if p.seen, err = observe(ctx, r.cfg.Nodes, r.force); err != nil {
+		return reconcile.Result{}, errors.Join(err, p.blind(ctx))
+	}
+	if err := p.bring(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.cfg.Metrics.succeeded(r.cfg.Now())
+	return reconcile.Result{RequeueAfter: p.next()}, nil
+}
+
+// bring puts in force what the plan says, waits until it is, and says what became of each object.
+func (p *pass) bring(ctx context.Context) error {
+	p.take(p.seen.force)
+	p.missed, p.of = p.plan.missed, p.plan.removals.of
+	// What is held is written down before the set grows: whoever comes after a crash has to hold it too.
+	if p.plan.removals.held {
+		if err := p.show(ctx, p.shown, &p.plan.removals); err != nil {
+			return err
+		}
+	}
+	if p.plan.changes(p.seen.force) {
+		// First each object learns that its revision is accepted: so whoever comes after a crash knows which one may be in force.
+		if err := p.write(ctx); err != nil {
+			p.cfg.Log.Warn("not every object learned what is asked for", "error", err)
+		}
+		if err := p.act(ctx); err != nil {
+			return err
+		}
+	}
+	p.seen.await(ctx, p.cfg.Nodes, awaitWithin)
+	if p.seen.overtaken() {
+		return errOvertaken
+	}
+	n := 0
+	if p.plan.removals.held {
+		n = len(p.plan.removals.policies)
+	}
+	p.cfg.Metrics.held.Set(float64(n))
+	p.cfg.Metrics.nodes(p.seen)
+	if err := p.write(ctx); err != nil || n > 0 {
+		return err
+	}
+	return p.show(ctx, p.shown, &p.plan.removals)
+}
+
+// errOvertaken says that what this reconcile knows is not the newest any more.
+var errOvertaken = errors.New("another set of policies came into force meanwhile")
+
+// take takes in the set in force, and plans from there.
+func (p *pass) take(f *force) {
+	p.force = f
+	p.memory.see(p.objects, p.readings, f)
+	p.world.force, p.world.objects = f, nil
+	for _, o := range p.objects {
+		p.world.objects = append(p.world.objects, &object{
+			name: name{o.Namespace, o.Name}, reading: p.readings[o.UID], created: o.CreationTimestamp.Time,
+			begun: p.memory.objects[o.UID].generation > 0,
+		})
+	}
+	p.plan = makePlan(&p.world)
+}
+
+// act has the nodes put the plan's set in force. What they have against an object's revision sends that back into the
+// plan: the object keeps what it had, and the rest goes on.
+func (p *pass) act(ctx context.Context) error {
+	for range maxRounds {
+		response, err := p.apply(ctx)
+		if err != nil {
+			return err
+		}
+		if len(response.GetProblems()) == 0 {
+			p.applied = true
+			p.seen.force = newForce(p.plan.set, versionOf(response.GetVersion()))
+			p.force = p.seen.force
+			p.memory.see(p.objects, p.readings, p.force)
+			return nil
+		}
+		if err := p.reconsider(response.GetProblems()); err != nil {
+			return err
+		}
+		if !p.plan.changes(p.seen.force) {
+			return nil
+		}
+	}
+	return errors.New("the nodes go on refusing sets: left for the next time")
+}
+
+// apply sends the plan's set to the nodes.
+func (p *pass) apply(ctx context.Context) (*quotav1.ApplyPoliciesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
+	defer cancel()
+	result := "failed"
+	defer func() { p.cfg.Metrics.applies.WithLabelValues(result).Inc() }()
+	response, err := p.cfg.Nodes.Apply(ctx, p.plan.set.Canonical(), &quotav1.ApplyOptions{Expected: p.seen.force.version.wire()})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("apply the policies: %w", err)
+	case len(response.GetProblems()) > 0:
+		result = "refused"
+	case response.GetVersion().GetNumber() == 0:
+		return nil, errors.New("apply the policies: the node names no version of them")
+	default:
+		result = "changed"
+		p.cfg.Log.Info("policies applied", "version", versionOf(response.GetVersion()).String(), "policies", len(p.plan.set.Policies))
+	}
+	return response, nil
+}
+
+// reconsider makes another plan, without what the nodes refuse.
+func (p *pass) reconsider(refusal []*quotav1.PolicyProblem) error {
+	var problems []nodeProblem
+	for _, one := range refusal {
+		problems = append(problems, nodeProblem{one.GetPolicy(), one.GetField(), one.GetReason()})
+	}
+	refused, remain := p.plan.withhold(problems)
+	switch fresh := p.plan.fresh(); {
+	case len(refused) > 0:
+	case p.plan.removals.gone: // as where too many deletions are remembered
+		p.world.keepAll = true
+	case len(fresh) > 0:
+		for at := range fresh {
+			refused[at] = abridge(remain)
+		}
+	default:
+		return fmt.Errorf("the nodes refuse the set of policies: %s", strings.Join(remain, "; "))
+	}
+	all := maps.Clone(p.world.refused)
+	if all == nil {
+		all = map[name]string{}
+	}
+	maps.Copy(all, refused)
+	p.world.refused = all
+	p.plan = makePlan(&p.world)
+	return nil
+}
+
+// next is when to look again.
+func (p *pass) next() time.Duration {
+	after := p.cfg.Resync
+	if wait := p.plan.removals.wait; wait > 0 {
+		after = min(after, wait)
+	}
+	waits := false
+	for _, v := range p.plan.verdicts {
+		waits = waits || v.waits
+	}
+	if !p.seen.everywhere() || p.applied && waits {
+		after = min(after, soon)
+	}
+	return after
+}
+
+// tell tells of conditions that turned.
+func (r *Reconciler) tell(o *v1alpha1.RateLimitPolicy, after *v1alpha1.RateLimitPolicyStatus) {
+	for _, c := range turned(&o.Status, after) {
+		kind := corev1.EventTypeNormal
+		switch {
+		case c.Reason == v1alpha1.ReasonPending:
+			continue // on the way
+		case c.Status != "True":
+			kind = corev1.EventTypeWarning
+		}
+		r.events.Eventf(o, nil, kind, c.Reason, c.Type, "%s", c.Message)
+	}
+}

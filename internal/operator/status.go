@@ -1,0 +1,144 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/policy/v1alpha1"
+)
+
+// statusOf is what is to be said of an object, in view of the set in force.
+func statusOf(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, seen *observation) v1alpha1.RateLimitPolicyStatus {
+	s := *o.Status.DeepCopy()
+	s.ObservedGeneration = o.Generation
+	s.Enforced = nil
+	if h != nil {
+		s.Enforced = &v1alpha1.Enforced{
+			Version: h.since.String(), Generation: h.generation,
+			Partitions: fmt.Sprintf("%d/%d", h.enforcedBy(seen), seen.partitions),
+		}
+		// That an earlier version held it too is no news, and no reason to write to each object when the operator starts.
+		if was := o.Status.Enforced; was != nil && was.Generation == h.generation && h.generation > 0 &&
+			parseVersion(was.Version) != (version{}) && parseVersion(was.Version).before(h.since) {
+			s.Enforced.Version = was.Version
+		}
+	}
+	set(&s, o, accepted(v))
+	set(&s, o, programmed(o, v, held, h, seen))
+	return s
+}
+
+// set sets a condition. Its time changes only with its status.
+func set(s *v1alpha1.RateLimitPolicyStatus, o *v1alpha1.RateLimitPolicy, c metav1.Condition) {
+	c.ObservedGeneration = o.Generation
+	meta.SetStatusCondition(&s.Conditions, c)
+}
+
+func condition(kind, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if reason == v1alpha1.ReasonAccepted || reason == v1alpha1.ReasonProgrammed {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+func accepted(v verdict) metav1.Condition {
+	if v.fault != nil {
+		return condition(v1alpha1.ConditionAccepted, v.fault.reason, v.fault.message)
+	}
+	return condition(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "this revision is part of the policy set")
+}
+
+func programmed(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, seen *observation) metav1.Condition {
+	says := func(reason, format string, args ...any) metav1.Condition {
+		return condition(v1alpha1.ConditionProgrammed, reason, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case v.fault != nil:
+		return says(v1alpha1.ReasonNotAccepted, "this revision is not accepted; %s", stays(o, h))
+	case v.waits && held:
+		return says(v1alpha1.ReasonRemovalHeld, "a deleted policy of this name, with another quota, is still enforced: its removal waits for a "+
+			"confirmation, see the ConfigMap %s", heldName)
+	case v.waits:
+		return says(v1alpha1.ReasonPending, "a deleted policy of this name, with another quota, is still enforced, and removed first")
+	case h == nil || h.generation != o.Generation:
+		return says(v1alpha1.ReasonPending, "not in force yet; %s", stays(o, h))
+	}
+	n, missing := h.enforcedBy(seen), seen.unconfirmed()
+	switch {
+	case n == seen.partitions && n > 0:
+		return says(v1alpha1.ReasonProgrammed, "the leader of every partition, confirmed by a majority, enforces this revision")
+	case len(missing) > 0:
+		return says(v1alpha1.ReasonUnreachable, "%d/%d partitions enforce this revision; no leader is confirmed of %s", n, seen.partitions, some(missing))
+	}
+	return says(v1alpha1.ReasonPending, "%d/%d partitions enforce this revision", n, seen.partitions)
+}
+
+// stays says what is enforced of an object in place of its newest revision.
+func stays(o *v1alpha1.RateLimitPolicy, h *holding) string {
+	switch {
+	case h == nil:
+		return "nothing of this object is enforced"
+	case h.generation == 0:
+		return "an earlier policy of this name stays enforced, of which generation is not known"
+	case h.generation == o.Generation:
+		return "it was put in force before, and stays"
+	}
+	return fmt.Sprintf("generation %d stays enforced", h.generation)
+}
+
+// unconfirmed are the partitions of which no leader is confirmed.
+func (o *observation) unconfirmed() (list []int) {
+	for p := range o.partitions {
+		if _, there := o.confirmed[uint32(p)]; !there {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// some names partitions, a few if they are many.
+func some(partitions []int) string {
+	const enough = 5
+	texts := make([]string, 0, enough+1)
+	for i, p := range partitions {
+		if i == enough {
+			texts = append(texts, fmt.Sprintf("%d more", len(partitions)-i))
+			break
+		}
+		texts = append(texts, fmt.Sprint(p))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// lost is what is said of an object while no node tells what is in force. What was said of its newest revision
+// stands; else it is said what can be seen in the object alone.
+func lost(o *v1alpha1.RateLimitPolicy, v verdict) v1alpha1.RateLimitPolicyStatus {
+	s := *o.Status.DeepCopy()
+	s.ObservedGeneration = o.Generation
+	if s.Enforced != nil {
+		if _, of, found := strings.Cut(s.Enforced.Partitions, "/"); found {
+			s.Enforced.Partitions = "0/" + of
+		}
+	}
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted); c == nil || c.ObservedGeneration != o.Generation {
+		set(&s, o, accepted(v))
+	}
+	set(&s, o, condition(v1alpha1.ConditionProgrammed, v1alpha1.ReasonUnreachable, "no node tells what is enforced"))
+	return s
+}
+
+// turned are the conditions that say something else than before: what an event is worth.
+func turned(before, after *v1alpha1.RateLimitPolicyStatus) (list []metav1.Condition) {
+	for _, c := range after.Conditions {
+		was := meta.FindStatusCondition(before.Conditions, c.Type)
+		if was == nil || was.Status != c.Status || was.Reason != c.Reason {
+			list = append(list, c)
+		}
+	}
+	return slices.Clip(list)
+}
