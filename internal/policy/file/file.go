@@ -129,7 +129,7 @@ func (r *reader) decode(text []byte, mostYAML int) (policy.Set, bool) {
 // The text begins in that line.
 func (r *reader) parse(text []byte, line int) *yaml.Node {
 	var document, second yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
+	d := yaml.NewDecoder(bytes.NewReader(unescaped(text)))
 	err := d.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isEmpty(&document) {
 		r.addAt(1, "", "is empty; a set without policies is written policies: []")

@@ -89,7 +89,7 @@ func TestFaultsOfLargeJSON(t *testing.T) {
 		"{\"policies\": [\n[]]}":                             "f:2: policies[0]: is a list, not a mapping",
 		"{\"policies\": [\n" + strings.Repeat("[", 20_000):   "f:2: is not JSON: invalid character '[' exceeded max depth",
 		`{"policies": [` + inJSON("p", `, "quota": "q", "quota": "q"`) + `]}`:                              "f:1: policies[0].quota: is given twice",
-		`{"policies": [` + inJSON("p", `, "match": {"a": "\ud83e\udd89"}`) + `]}`:                          "f:1: is not YAML: found invalid Unicode character escape code",
+		`{"policies": [` + inJSON("p", `, "match": {"a": "\ud83e"}`) + `]}`:                                "f:1: is not YAML: found invalid Unicode character escape code",
 		"{\"policies\": [" + inJSON("p", ", \"match\": {\"b\": \"\xff\"}") + "]}":                          "f:1: is not YAML: invalid leading UTF-8 octet",
 		`{"policies": [` + inJSON("p", `, "match": {"b": "`+strings.Repeat("v", file.MaxYAML)+`"}`) + `]}`: "f:1: policies[0]: is larger than 4194304 bytes",
 	} {
@@ -118,4 +118,34 @@ func FuzzLargeJSON(f *testing.F) {
 			t.Errorf("%s\nas YAML %s, as JSON %v", text, small.Canonical(), err)
 		}
 	})
+}
+
+// JSON writes a character beyond U+FFFF as it is or as a pair of surrogates. Both are that character; half a pair is
+// nothing, and what only looks like one is left alone.
+func TestCharactersThatJSONWritesInTwoHalves(t *testing.T) {
+	matching := func(value string) string {
+		return `{"policies":[{"name":"p","match":{"z":"` + value + `"},"key":["a"],"limits":[{"name":"l","fixedWindow":{"limit":1,"window":"1s"}}]}]}`
+	}
+	for value, want := range map[string]string{
+		`\ud83d\ude00`:         "\U0001F600",
+		`a\uD83D\uDE00b\u00e9`: "a\U0001F600b\u00e9",
+		`\\ud83d\\ude00`:       `\ud83d\ude00`,
+		`\\\ud83d\ude00`:       "\\\U0001F600",
+		`\ud83d\ude00\"`:       "\U0001F600\"",
+	} {
+		set, err := file.Parse("f", []byte(matching(value)))
+		if err != nil {
+			t.Errorf("%s: %v", value, err)
+		} else if got := set.Policies[0].Match; len(got) != 1 || got[0].Value != want {
+			t.Errorf("%s is read as %q", value, got)
+		}
+	}
+	for _, value := range []string{`\ud83d`, `\ude00\ud83d`, `\ud83dx\ude00`} {
+		if set, err := file.Parse("f", []byte(matching(value))); err == nil {
+			t.Errorf("%s is read as %q", value, set.Policies[0].Match)
+		}
+	}
+	if set, err := file.Parse("f", []byte("policies: [{name: p, match: {z: '\\ud83d\\ude00'}, key: [a], limits: [{name: l, fixedWindow: {limit: 1, window: 1s}}]}]")); err != nil || set.Policies[0].Match[0].Value != `\ud83d\ude00` {
+		t.Errorf("YAML's own text: %v, %v", set.Policies, err)
+	}
 }
