@@ -1,0 +1,118 @@
+{{/*
+What a schema can't say: values that must fit together, and what a cluster that exists already has fixed. Everything
+here fails before anything is changed. `lookup` sees nothing in `helm template` and so under Argo CD: there the API server
+refuses the same, as the fixed settings stand in a field of the StatefulSet that can't change.
+*/}}
+{{- define "quorate.check" -}}
+{{- include "quorate.checkValues" . -}}
+{{- include "quorate.checkStorage" . -}}
+{{- include "quorate.checkGenesis" . -}}
+{{- include "quorate.checkName" . -}}
+{{- end }}
+
+{{- define "quorate.checkValues" -}}
+{{- $v := .Values -}}
+{{- $replicas := int $v.replicas -}}
+{{- if or (lt $replicas 3) (eq (mod $replicas 2) 0) -}}
+{{- fail (printf "replicas: %d: it takes 3 nodes, or a larger odd number: fewer outlive no loss, and of an even number no more may fail than of one node less" $replicas) -}}
+{{- end -}}
+{{- if gt (int $v.replication) $replicas -}}
+{{- fail (printf "replication: %d replicas don't fit on %d nodes, at most one each" (int $v.replication) $replicas) -}}
+{{- end -}}
+{{- $least := add (mul (include "quorate.mebibytes" $v.memory | int) 2) 256 -}}
+{{- if lt (include "quorate.mebibytes" $v.resources.memory | int64) $least -}}
+{{- fail (printf "resources.memory: %s is too little for memory: %s: it takes %dMi, twice that and 256Mi, or the node is killed when it is full" $v.resources.memory $v.memory $least) -}}
+{{- end -}}
+{{- $kib := mul (include "quorate.mebibytes" $v.memory | int) 1024 -}}
+{{- $partitions := $v.partitions | default $replicas | int -}}
+{{- if lt $kib 16384 -}}
+{{- fail (printf "memory: %s is too little: a node takes 16MiB at least" $v.memory) -}}
+{{- end -}}
+{{- if lt (div (mul $kib $replicas) (mul $partitions (int $v.replication))) 256 -}}
+{{- fail (printf "memory: %s leaves less than 256KiB for each of %d partitions: give more, or have fewer partitions" $v.memory $partitions) -}}
+{{- end -}}
+{{- if has .Release.Namespace $v.gatewayNamespaces -}}
+{{- fail (printf "gatewayNamespaces: leave out %s: the release's own namespace has a certificate for gateways anyway" .Release.Namespace) -}}
+{{- end -}}
+{{- $seen := dict -}}
+{{- range $v.allowedDomains -}}
+{{- if hasKey $seen .namespace -}}
+{{- fail (printf "allowedDomains: %s comes twice: give it one entry with all its domains" .namespace) -}}
+{{- end -}}
+{{- $_ := set $seen .namespace true -}}
+{{- end -}}
+{{- if and (eq $v.certificates.mode "certManager") (not $v.certificates.issuerRef.name) -}}
+{{- fail "certificates.issuerRef.name: is required with certificates.mode: certManager" -}}
+{{- end -}}
+{{- end }}
+
+{{/* What genesis fixes, as JSON: kept beside the volumes that it is true of. */}}
+{{- define "quorate.genesis" -}}
+{{- dict
+  "memory" .Values.memory
+  "partitions" (.Values.partitions | default .Values.replicas | int | toString)
+  "replicas" (.Values.replicas | int | toString)
+  "replication" (.Values.replication | int | toString) | toJson -}}
+{{- end }}
+
+{{/* The annotation with it. */}}
+{{- define "quorate.genesisAnnotation" -}}quorate.dev/genesis{{- end }}
+
+{{- define "quorate.storage" -}}
+{{- dict "size" .Values.storage.size "storageClass" .Values.storage.storageClass | toJson -}}
+{{- end }}
+
+{{/* The StatefulSet that is there, as JSON; empty if there is none. */}}
+{{- define "quorate.existing" -}}
+{{- lookup "apps/v1" "StatefulSet" .Release.Namespace (include "quorate.fullname" .) | toJson -}}
+{{- end }}
+
+{{/* A StatefulSet's volumes are never resized by it, and the API server would refuse the change halfway through. */}}
+{{- define "quorate.checkStorage" -}}
+{{- $there := include "quorate.existing" . | fromJson -}}
+{{- with (($there.metadata).annotations) -}}
+{{- $was := index . "quorate.dev/storage" | default "{}" | fromJson -}}
+{{- range $name, $now := include "quorate.storage" $ | fromJson -}}
+{{- $old := get $was $name -}}
+{{- if and $was (ne $old $now) -}}
+{{- fail (printf "storage.%s: is %q and can't become %q: Kubernetes never changes the volumes of a StatefulSet. Nothing was changed. \"More storage\" in docs/kubernetes.md says how to" $name $old $now) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The nodes would refuse to start with other settings than those of their genesis, one after another. Volumes that were
+kept when a release was uninstalled know them too.
+*/}}
+{{- define "quorate.checkGenesis" -}}
+{{- $name := include "quorate.fullname" . -}}
+{{- $there := include "quorate.existing" . | fromJson -}}
+{{- $kept := dict -}}
+{{- if $there.spec -}}
+{{- $kept = (index $there.spec.volumeClaimTemplates 0).metadata -}}
+{{- else -}}
+{{- $kept = (lookup "v1" "PersistentVolumeClaim" .Release.Namespace (printf "data-%s-0" $name)).metadata | default dict -}}
+{{- end -}}
+{{- $was := get ($kept.annotations | default dict) (include "quorate.genesisAnnotation" .) | default "{}" | fromJson -}}
+{{- range $field, $now := include "quorate.genesis" . | fromJson -}}
+{{- $old := get $was $field -}}
+{{- if and $was (ne $old $now) -}}
+{{- fail (printf "%s: is %s and can't become %s: it was fixed when the cluster was founded, and its nodes don't start with another. Nothing was changed. Set %s back to %s; a release of another name is another cluster" $field $old $now $field $old) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Under another name it would be a new cluster, which knows nothing of what is used up, in place of the old one. */}}
+{{- define "quorate.checkName" -}}
+{{- if .Release.IsUpgrade -}}
+{{- $name := include "quorate.fullname" . -}}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- $ours := and (eq (get $labels "app.kubernetes.io/name") "quorate") (eq (get $labels "app.kubernetes.io/instance") $.Release.Name) -}}
+{{- if and $ours (ne .metadata.name $name) -}}
+{{- fail (printf "fullnameOverride: the cluster is called %s and can't be called %s: that would be another, empty one, which knows nothing of what is used up. Nothing was changed" .metadata.name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
