@@ -50,7 +50,7 @@ func TestALeaderWithAFastClockAdmitsNothingAndHandsOver(t *testing.T) {
 	tr.start()
 	tr.ready().apply(threePerMinute())
 	tr.want("u1", fourth...)
-	slow := tr.node("n1").leaders()[0]
+	slow := tr.leader()
 	clocks[slow].skew(-100_000)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		if tr.node("n1").leaders()[0] == slow && tr.node(slow).ask(t, "u1").Result == partition.Clock {
@@ -60,7 +60,7 @@ func TestALeaderWithAFastClockAdmitsNothingAndHandsOver(t *testing.T) {
 	clocks[slow].skew(0)
 	<-time.After(500 * time.Millisecond)
 
-	fast := tr.node("n1").leaders()[0]
+	fast := tr.leader()
 	clocks[fast].skew(100_000)
 	tr.until("another leader", func() bool {
 		o := tr.node(fast).ask(t, "u9")

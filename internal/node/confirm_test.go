@@ -68,7 +68,7 @@ func TestACutOffPartitionIsNotConfirmed(t *testing.T) {
 	tr := newTrio(t, only(1))
 	tr.start()
 	tr.ready().apply(threePerMinute())
-	was := tr.node(tr.node("n1").leaders()[0])
+	was := tr.node(tr.leader())
 	before := was.confirms(patience)[0]
 	if before.GetVersion().GetNumber() != 1 {
 		t.Fatalf("the leader confirms %v", before)
@@ -135,7 +135,7 @@ func TestANodeThatStopsIsNotReady(t *testing.T) {
 	tr := newTrio(t, only(1))
 	tr.start()
 	tr.ready().apply(threePerMinute())
-	was := tr.node(tr.node("n1").leaders()[0])
+	was := tr.node(tr.leader())
 	if ok, why := was.Ready(); !ok {
 		t.Fatal(why)
 	}
