@@ -17,26 +17,24 @@ import (
 )
 
 // list lists all objects, from the cache. Now and then, and always where something is missed, it holds the cache to what
-// the API server says: a watch may have died without a word. Not sure: it couldn't, so what is missed may be there.
+// the API server says: a watch may have died without a word. A cache that was wrong isn't believed until it is right again.
+// Not sure: it couldn't be compared, so what is missed may be there.
 func (p *pass) list(ctx context.Context) (sure bool, err error) {
 	var all v1alpha1.RateLimitPolicyList
 	if err := p.client.List(ctx, &all); err != nil {
 		return false, fmt.Errorf("list the policies: %w", err)
 	}
-	sure = true
-	if now := p.cfg.Now(); len(p.missed) > 0 || now.Sub(p.compared) >= p.cfg.Resync {
-		same, err := p.same(ctx, &all)
-		if err == nil && !same {
-			err = p.direct.List(ctx, &all)
-		}
-		if err != nil {
-			p.cfg.Log.Warn("policies not compared with the API server", "error", err)
-			sure = false
-			if err := p.client.List(ctx, &all); err != nil {
-				return false, fmt.Errorf("list the policies: %w", err)
-			}
-		} else {
-			p.compared = now
+	if now := p.cfg.Now(); len(p.missed) == 0 && !p.doubted && now.Sub(p.compared) < p.cfg.Resync {
+		sure = true
+	} else if same, err := p.same(ctx, &all); err == nil {
+		sure, p.doubted, p.compared = true, !same, now
+	} else if p.cfg.Log.Warn("policies not compared with the API server", "error", err); p.doubted {
+		return false, fmt.Errorf("list the policies past a cache that was wrong: %w", err)
+	}
+	if p.doubted {
+		all = v1alpha1.RateLimitPolicyList{}
+		if err := p.direct.List(ctx, &all); err != nil {
+			return false, fmt.Errorf("list the policies past a cache that is wrong: %w", err)
 		}
 	}
 	for i := range all.Items {

@@ -60,6 +60,7 @@ type Reconciler struct {
 	missed   map[name]time.Time
 	of       int       // as in world
 	compared time.Time // when the cache was last held to what the API server says
+	doubted  bool      // it was wrong then
 }
 
 // New returns a reconciler that reads objects from a cache, and asks the API server itself where it has to be sure.
