@@ -52,8 +52,8 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || [self.limits.map(l, has(l.tokenBucket), l.name)].all(buckets, self.overrides.all(o, o.amounts.all(n, !has(o.amounts[n].limit) && !has(o.amounts[n].capacity) || has(o.amounts[n].capacity) == (n in buckets))))",fieldPath=".overrides",message="an amount of a tokenBucket is written capacity, one of a window limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, o.when.all(n, has(self.key) && n in self.key))",fieldPath=".overrides",message="when of an override may only name entries of key: a tier goes by any entry"
 // +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",fieldPath=".domain",reason=FieldValueForbidden,message="domain can't change, nor be added or removed: create another policy"
-// +kubebuilder:validation:XValidation:rule="(has(self.key) ? self.key : []).all(k, has(oldSelf.key) && k in oldSelf.key) && (has(oldSelf.key) ? oldSelf.key : []).all(k, has(self.key) && k in self.key)",fieldPath=".key",reason=FieldValueForbidden,message="key can't change: it is what allowances are counted by; create another policy with another quota"
-// +kubebuilder:validation:XValidation:rule="(has(self.partitionBy) ? self.partitionBy : has(self.key) ? self.key : []).all(k, k in (has(oldSelf.partitionBy) ? oldSelf.partitionBy : has(oldSelf.key) ? oldSelf.key : [])) && (has(oldSelf.partitionBy) ? oldSelf.partitionBy : has(oldSelf.key) ? oldSelf.key : []).all(k, k in (has(self.partitionBy) ? self.partitionBy : has(self.key) ? self.key : []))",fieldPath=".partitionBy",reason=FieldValueForbidden,message="partitionBy can't change: it says where allowances are kept; create another policy with another quota"
+// +kubebuilder:validation:XValidation:rule="sets.equivalent(has(self.key) ? self.key : [], has(oldSelf.key) ? oldSelf.key : [])",fieldPath=".key",reason=FieldValueForbidden,message="key can't change: it is what allowances are counted by; create another policy with another quota"
+// +kubebuilder:validation:XValidation:rule="sets.equivalent(has(self.partitionBy) ? self.partitionBy : has(self.key) ? self.key : [], has(oldSelf.partitionBy) ? oldSelf.partitionBy : has(oldSelf.key) ? oldSelf.key : [])",fieldPath=".partitionBy",reason=FieldValueForbidden,message="partitionBy can't change: it says where allowances are kept; create another policy with another quota"
 type RateLimitPolicySpec struct {
 	// quota names the allowance; with the namespace it is its identity, which outlives this object: created again with
 	// the same quota, it goes on with what was used. Default: the object's name. It can't change. Of two objects of
@@ -69,9 +69,8 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$`
 	Domain string `json:"domain,omitempty"`
 
-	// match lists entries that a descriptor must have, with these values, so that the policy takes it. Default: any
-	// descriptor that has the entries of key. The first policy of a domain that takes a descriptor decides on it:
-	// the oldest object first.
+	// match lists entries that a descriptor must have, with these values, besides the entries of key. Default: none. Of the
+	// policies of a domain that match a descriptor one wins: that with the most entries here, then the oldest object.
 	// +optional
 	Match Entries `json:"match,omitempty"`
 
@@ -188,5 +187,5 @@ type When map[string]EntryValue
 //
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=24
-// +kubebuilder:validation:XValidation:rule=`self.matches(r'^(0*(\d{1,4}(\.(\d{1,11}|\d{11}(5|25|75))0*)?h|\d{1,6}(\.(\d{1,10}|\d{10}5)0*)?m|\d{1,7}(\.\d{1,9}0*)?s|\d{1,10}(\.\d{1,6}0*)?ms|\d{1,13}(\.\d{1,3}0*)?[uµ]s|\d{1,16}(\.0+)?ns))+$') && self.matches('[1-9]') && duration(self) <= duration('2160h') && (duration(self) < duration('2159h') || !self.matches(r'\.\d{10}'))`,message="write numbers with a unit of h, m, s, ms, us or ns, like 60s, 1h30m or 0.25s: above 0, at most 2160h (90 days)"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^(0*(\d{1,4}(\.(\d{1,11}|\d{11}(5|25|75))0*)?h|\d{1,6}(\.(\d{1,10}|\d{10}5)0*)?m|\d{1,7}(\.\d{1,9}0*)?s|\d{1,10}(\.\d{1,6}0*)?ms|\d{1,13}(\.\d{1,3}0*)?[uµ]s|\d{1,16}(\.0+)?ns))+$') && self.matches('[1-9]') && duration(self) <= duration('2160h') && (duration(self) < duration('2159h59m59s') || !self.matches(r'\.\d{10}'))`,message="write numbers with a unit of h, m, s, ms, us or ns, like 60s, 1h30m or 0.25s: above 0, at most 2160h (90 days)"
 type Duration string
