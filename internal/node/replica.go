@@ -53,25 +53,46 @@ type replica struct {
 
 func (r *replica) running() *partition.Group { return r.group.Load() }
 
-// openReplica opens a replica's disk and runs nothing yet. What can't be opened is kept out, and says why; but a disk
-// that is full is none that is lost.
-func (n *Node) openReplica(g Genesis, links *transport.Links, p int) (*replica, error) {
-	r := &replica{node: n, partition: p, members: g.Groups[p]}
-	if err := r.open(links); err != nil {
-		if errors.Is(err, partition.ErrLocked) || errors.Is(err, syscall.ENOSPC) {
-			return nil, fmt.Errorf("open partition %d: %w", p, err)
+// openReplicas opens the disks of all replicas and runs nothing yet. What can't be opened is kept out, and says why; but
+// a disk that is full is none that is lost, nor is one that a later version of the software wrote on: of that nothing is
+// touched, whichever replica's it is.
+func (n *Node) openReplicas(h *hosting, partitions []int) error {
+	for _, p := range partitions {
+		r := &replica{node: n, partition: p, members: h.genesis.Groups[p]}
+		h.replicas = append(h.replicas, r)
+		err := r.inspect(n.disk.group(p))
+		if errors.Is(err, partition.ErrLaterFormat) {
+			return fmt.Errorf("open partition %d: %w; run that version or a newer one", p, err)
 		}
+		if err := r.judge(err); err != nil {
+			return err
+		}
+	}
+	for _, r := range h.replicas {
+		if r.keptOut() != nil {
+			continue
+		}
+		if err := r.judge(r.open(h.links)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge keeps a replica out that can't be opened, and returns what is no fault of its disk.
+func (r *replica) judge(err error) error {
+	switch {
+	case errors.Is(err, partition.ErrLocked), errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("open partition %d: %w", r.partition, err)
+	case err != nil:
 		r.keepOut(err)
 	}
-	return r, nil
+	return nil
 }
 
 func (r *replica) open(links *transport.Links) (err error) {
 	n := r.node
 	folder := n.disk.group(r.partition)
-	if err := r.inspect(folder); err != nil {
-		return err
-	}
 	if err := partition.MakeFolders(folder); err != nil {
 		return err
 	}

@@ -149,12 +149,8 @@ func (n *Node) host(g Genesis) (*hosting, error) {
 		return nil, err
 	}
 	h := &hosting{genesis: g, links: links}
-	for _, p := range g.hosted(n.disk.identity.ServerID()) {
-		r, err := n.openReplica(g, links, p)
-		if err != nil {
-			return nil, errors.Join(err, h.abandon())
-		}
-		h.replicas = append(h.replicas, r)
+	if err := n.openReplicas(h, g.hosted(n.disk.identity.ServerID())); err != nil {
+		return nil, errors.Join(err, h.abandon())
 	}
 	if err := n.foundReplicas(h); err != nil {
 		return nil, errors.Join(err, h.abandon())

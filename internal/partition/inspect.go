@@ -43,7 +43,7 @@ type Holdings struct {
 }
 
 // Inspect says what the folder holds, without starting Raft and without changing anything. It returns
-// [ErrLogLost], [ErrLocked], or whatever makes the folder unreadable.
+// [ErrLogLost], [ErrLocked], [ErrLaterFormat], or whatever makes the folder unreadable.
 func Inspect(folder string) (h Holdings, err error) {
 	err = protect(func() error { return h.inspect(folder) })
 	if err != nil {
@@ -55,6 +55,9 @@ func Inspect(folder string) (h Holdings, err error) {
 // inspect fills in what there is. A snapshot beside a log that doesn't know its term is what is left of a
 // lost log, votes and all: it gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
 func (h *Holdings) inspect(folder string) (err error) {
+	if err := laterInSnapshots(folder); err != nil {
+		return err
+	}
 	snapshot, any, err := lastInSnapshots(folder)
 	if err != nil {
 		return err
@@ -79,6 +82,9 @@ func (h *Holdings) inspect(folder string) (err error) {
 
 	log, stable := logStore{disk: bolt}, stableStore{disk: bolt}
 	if h.LastIndex, err = bolt.LastIndex(); err != nil {
+		return err
+	}
+	if err := laterInLog(&log, h.LastIndex); err != nil {
 		return err
 	}
 	term, err := orZero(stable.getUint64(currentTermKey))
