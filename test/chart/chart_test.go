@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		programs = p
 		defer stopServer()
 		return m.Run()
-	}, "cmd/quotanode", "cmd/quotactl", "cmd/gateway"))
+	}, "cmd/quotanode", "cmd/quotactl", "cmd/gateway", "cmd/operator"))
 }
 
 // helm runs helm and returns what it prints, and what it says of it. Other variables come on top of the environment.

@@ -156,3 +156,51 @@ func (c *cluster) everything() string {
 	return c.kubectl("--namespace", c.namespace, "get", "statefulsets,deployments,services,configmaps,poddisruptionbudgets,networkpolicies,roles",
 		"--output=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{'\\n'}{end}")
 }
+
+// commands are those of helm and kubectl that the page about Kubernetes shows, word by word.
+func commands(t *testing.T) (all [][]string) {
+	t.Helper()
+	for i, part := range strings.Split(page(t), "```") {
+		body, shell := strings.CutPrefix(part, "sh\n")
+		if i%2 == 0 || !shell {
+			continue
+		}
+		body = strings.NewReplacer("\\\n", " ", "$(", "\n", "do kubectl", "\nkubectl", ")\n", "\n").Replace(body)
+		for line := range strings.Lines(body) {
+			if words := strings.Fields(line); len(words) > 1 && (words[0] == "helm" || words[0] == "kubectl") {
+				all = append(all, words)
+			}
+		}
+	}
+	if len(all) < 20 {
+		t.Fatalf("the page has %d commands", len(all))
+	}
+	return all
+}
+
+// TestThePagesCommandsExist: helm and kubectl know every command and every flag that the page shows.
+func TestThePagesCommandsExist(t *testing.T) {
+	c := newCluster(t, "page")
+	help := map[string]string{}
+	for _, words := range commands(t) {
+		verb := words[1]
+		if verb == "--namespace" {
+			verb = words[3]
+		}
+		known, seen := help[words[0]+verb]
+		if !seen {
+			if words[0] == "helm" {
+				known, _, _ = helm(t, nil, verb, "--help")
+			} else {
+				known = c.kubectl(verb, "--help") + c.kubectl("options")
+			}
+			help[words[0]+verb] = known
+		}
+		for _, word := range words[1:] {
+			flag, _, _ := strings.Cut(word, "=")
+			if strings.HasPrefix(flag, "--") && !strings.Contains(known, flag) {
+				t.Errorf("%s %s has no %s: %v", words[0], verb, flag, words)
+			}
+		}
+	}
+}

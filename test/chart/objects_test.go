@@ -162,6 +162,24 @@ func joined(list any) string {
 	return strings.Join(all, ",")
 }
 
+// TestTheOperatorAcceptsItsConfiguration: what it lacks here is an API server.
+func TestTheOperatorAcceptsItsConfiguration(t *testing.T) {
+	for name, values := range valuesFiles(t) {
+		all := parse(t, template(t, chart, "--values", values))
+		config, _ := find(t, all, "ConfigMap", "quorate-operator").at("data", "operator.yaml").(string)
+		file := filepath.Join(t.TempDir(), "operator.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := argsOf(t, find(t, all, "Deployment", "quorate-operator"), map[string]string{"/etc/quorate/operator.yaml": file})
+		env := []string{"KUBECONFIG=" + filepath.Join(t.TempDir(), "none"), "POD_NAMESPACE=quorate"}
+		_, errs, err := execute(t, env, filepath.Join(string(programs), "operator"), args...)
+		if err == nil || !strings.HasPrefix(errs, "operator: find the API server: ") {
+			t.Errorf("%s: operator %v: %v\n%s\nwith\n%s", name, args, err, errs, config)
+		}
+	}
+}
+
 // TestCertificatesOfCertManagerHaveTheirRoles: for each node, the operator, and each namespace's gateways with the domains
 // that it may use. They lie in the Secrets that pods mount in all modes.
 func TestCertificatesOfCertManagerHaveTheirRoles(t *testing.T) {

@@ -34,10 +34,10 @@ func TestTheSidecarIsInOtherCharts(t *testing.T) {
 // TestTheSidecarsSettings: all that can be said of it arrives, and what it doesn't know is refused.
 func TestTheSidecarsSettings(t *testing.T) {
 	render := template(t, app(t), "--set", "gateway.cluster=q,gateway.nodes=5,gateway.http=127.0.0.1:9080,gateway.grpc=127.0.0.1:9081,"+
-		"gateway.healthPort=9082,gateway.memory=1Gi,gateway.cpu=1,gateway.pullPolicy=Never,gateway.logLevel=info,volumes.secret=mine")
+		"gateway.healthPort=9082,gateway.memory=1Gi,gateway.cpu=1,gateway.pullPolicy=Never,gateway.logLevel=info,volumes.secret=mine", "--set-string", "volumes.mode=0440")
 	for _, want := range []string{
 		"q-4.q-nodes.quorate.svc:8081", "--http-address=127.0.0.1:9080", "--grpc-address=127.0.0.1:9081", "--health-address=0.0.0.0:9082",
-		"containerPort: 9082", `memory: "1Gi"`, `cpu: "1"`, "imagePullPolicy: Never", "--log-level=info", "secretName: mine", "value: 921MiB",
+		"containerPort: 9082", `memory: "1Gi"`, `cpu: "1"`, "imagePullPolicy: Never", "--log-level=info", "secretName: mine", "defaultMode: 0440", "value: 921MiB",
 	} {
 		if !strings.Contains(render, want) {
 			t.Errorf("no %s in\n%s", want, render)

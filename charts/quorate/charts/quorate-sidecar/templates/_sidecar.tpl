@@ -21,6 +21,7 @@ gatewaySidecar:
   cpu, memory  what it asks for, default 50m and 128Mi
 gatewayVolumes:
   secret       with ca.crt, tls.crt and tls.key, default quorate-gateway
+  mode         of the files, default "0444"; "0440" where the pod has an fsGroup, which the gateway then is in
 */}}
 
 {{/* A native sidecar: it starts before the application's containers and ends after them, so that no check is without it. */}}
@@ -83,14 +84,14 @@ gatewayVolumes:
 {{/* The certificate. The Secret isn't optional: a pod waits for it rather than to run without. */}}
 {{- define "quorate.gatewayVolumes" -}}
 {{- range $name := keys . | sortAlpha -}}
-{{- if ne $name "secret" -}}
-{{- fail (printf "quorate.gatewayVolumes: %q is unknown; known is secret" $name) -}}
+{{- if not (has $name (list "secret" "mode")) -}}
+{{- fail (printf "quorate.gatewayVolumes: %q is unknown; known are secret, mode" $name) -}}
 {{- end -}}
 {{- end -}}
 - name: quorate-tls
-  # Readable by all of the pod's users: the gateway's is 65532, and what group files get is the pod's choice (fsGroup).
-  # Other containers see it only if they mount it.
-  secret: {secretName: {{ .secret | default "quorate-gateway" }}, defaultMode: 0444}
+  # The files are root's, and of a group of the gateway's only where the pod has an fsGroup. Containers see them only if they
+  # mount them.
+  secret: {secretName: {{ .secret | default "quorate-gateway" }}, defaultMode: {{ .mode | default "0444" }}}
 {{- end }}
 
 {{/* What a container asks for, of a dict with cpu and memory. */}}
