@@ -34,13 +34,12 @@ const (
 
 // api is the one API server of this package, which the first test that needs it starts.
 var api struct {
-	once  sync.Once
-	env   *envtest.Environment
-	http  *http.Client
-	base  *url.URL
-	err   error
-	crd   answer // to the CRD's creation
-	flags string // a kubeconfig
+	once sync.Once
+	env  *envtest.Environment
+	http *http.Client
+	base *url.URL
+	err  error
+	crd  answer // to the CRD's creation
 }
 
 func TestMain(m *testing.M) {
