@@ -35,8 +35,9 @@ type config struct {
 	MetricsAddress string        `yaml:"metricsAddress"`
 	HealthAddress  string        `yaml:"healthAddress"`
 	Namespace      string        `yaml:"namespace"` // the operator's own
-	LogLevel       slog.Level    `yaml:"logLevel"`
+	LogLevel       string        `yaml:"logLevel"`
 
+	level   slog.Level
 	domains []policy.Domain
 	allowed map[string][]string
 	issuer  issuer.Config
@@ -63,11 +64,14 @@ type certificates struct {
 // duration is written as in policies.
 type duration time.Duration
 
-// UnmarshalText reads what the policy file's reader reads.
-func (d *duration) UnmarshalText(text []byte) error {
-	ns, err := policy.ParseDuration(string(text))
+// UnmarshalYAML reads what the policy file's reader reads.
+func (d *duration) UnmarshalYAML(n *yaml.Node) error {
+	ns, err := policy.ParseDuration(n.Value)
+	if err != nil {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
+	}
 	*d = duration(ns)
-	return err
+	return nil
 }
 
 // configError is everything that is wrong with a configuration, a line each.
@@ -228,6 +232,9 @@ func (r *reader) check() {
 	}
 	if d := time.Duration(r.Resync); d < time.Second || d > time.Hour {
 		r.add("resync", "%v is out of range, 1s to 1h", d)
+	}
+	if err := r.level.UnmarshalText([]byte(cmp.Or(r.LogLevel, "info"))); err != nil {
+		r.add("logLevel", "%q is not one of debug, info, warn, error", r.LogLevel)
 	}
 	r.checkDomains()
 	r.checkCertificates()

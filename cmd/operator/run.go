@@ -58,7 +58,7 @@ type station struct {
 // serve runs until ctx ends. An API server that is away is waited for: the manager that lost its lease to that ends, and
 // another one begins.
 func (p *program) serve(ctx context.Context, c *config) error {
-	handler := slog.NewTextHandler(p.errs, &slog.HandlerOptions{Level: c.LogLevel})
+	handler := slog.NewTextHandler(p.errs, &slog.HandlerOptions{Level: c.level})
 	s := &station{program: p, config: c, log: slog.New(handler)}
 	log.SetLogger(logr.FromSlogHandler(handler))
 	klog.SetLogger(logr.FromSlogHandler(handler))
