@@ -112,7 +112,7 @@ func TestCopiesBeyondTheBoundAreRefusedAtOnce(t *testing.T) {
 			t.Fatal("another leads")
 		}
 		end("after that", r.crowd(cl.request("open", "u1"), bound), partition.Allowed)
-	}, tuned(func(c *partition.Config) { c.Queue = bound }))
+	}, tuned(func(c *partition.Config) { c.Queue, c.Gather = bound, 1 }))
 }
 
 // A call's owner may use it for another question. Those who joined it for the

@@ -389,5 +389,5 @@ func TestNoReplicaNamesItselfAsTheLeaderToAsk(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		r.disk.slow(0)
-	})
+	}, tuned(func(c *partition.Config) { c.Gather = 1 }))
 }

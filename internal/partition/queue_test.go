@@ -125,7 +125,8 @@ func slowFollowers(cl *cluster, leader *replica, d time.Duration) {
 	}
 }
 
-// While two entries are in flight checks gather, and the next entry has them all.
+// While one entry is in flight checks gather until there are 64; while two are, until one has landed, and the next entry
+// has them all.
 func TestTwoEntriesAreInFlightAndTheRestGathers(t *testing.T) {
 	inBubble(t, func(cl *cluster) {
 		r := cl.leader()
@@ -139,7 +140,7 @@ func TestTwoEntriesAreInFlightAndTheRestGathers(t *testing.T) {
 				t.Fatalf("%d entries in flight", batches)
 			}
 		}
-		if batches, queued := r.group.Load().Load(); batches != 2 || queued < 490 {
+		if batches, queued := r.group.Load().Load(); batches != 2 || queued != 500-1-64 {
 			t.Errorf("%d in flight and %d gathered", batches, queued)
 		}
 		if got := tally(all); got["allow/limit"] != 500 {
@@ -149,6 +150,33 @@ func TestTwoEntriesAreInFlightAndTheRestGathers(t *testing.T) {
 			t.Errorf("%d entries for 500 checks", n)
 		}
 		if took := time.Duration(cl.now() - begun); took > 700*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// Few checks go out together once the entry in flight has landed: an entry of their own would cost as much as that one.
+func TestFewChecksWaitForTheEntryInFlight(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		slowFollowers(cl, r, 200*time.Millisecond)
+		all := r.submit(cl.request("open", "first"))
+		pass(time.Millisecond)
+		index, begun := r.group.Load().LastIndex(), cl.now()
+		for i := range 63 {
+			all = append(all, r.submit(cl.request("open", time.Duration(i).String()))...)
+		}
+		pass(time.Millisecond)
+		if batches, queued := r.group.Load().Load(); batches != 1 || queued != 63 {
+			t.Errorf("%d in flight and %d gathered", batches, queued)
+		}
+		if got := tally(all); got["allow/limit"] != 64 {
+			t.Errorf("%v", got)
+		}
+		if n := r.group.Load().LastIndex() - index; n != 1 {
+			t.Errorf("%d entries for 63 checks", n)
+		}
+		if took := time.Duration(cl.now() - begun); took > 500*time.Millisecond {
 			t.Errorf("took %v", took)
 		}
 	})

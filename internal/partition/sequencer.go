@@ -30,7 +30,7 @@ func (g *Group) nextSeq() uint64 {
 }
 
 // sequence seals batches while there is anything to seal and a place in flight.
-// No timer delays a lone check: whatever has gathered while two entries were in
+// No timer delays a lone check: whatever has gathered while entries were in
 // flight makes the next one.
 func (g *Group) sequence() {
 	for {
@@ -62,6 +62,11 @@ type sealed struct {
 // leadership has passed since, or that the clock is doubted, or was. The mutex is held.
 func (g *Group) mayStamp(lead *leadership) bool { return g.lead.Load() == lead && !g.doubted.Load() }
 
+// place tells whether a batch may go out now. The mutex is held.
+func (g *Group) place() bool {
+	return g.batches == 0 || g.batches < g.cfg.InFlight && g.queue.total >= g.cfg.Gather
+}
+
 // take moves calls from the queue into a flight. An entry names the set that its checks
 // were resolved under, so those that waited while sets changed are left out.
 func (g *Group) take(lead *leadership) (s sealed) {
@@ -69,7 +74,7 @@ func (g *Group) take(lead *leadership) (s sealed) {
 	now := g.source.Monotonic()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.mayStamp(lead) || g.batches >= g.cfg.InFlight {
+	if !g.mayStamp(lead) || !g.place() {
 		return s
 	}
 	f := &flight{term: lead.term, since: now, oldest: now}

@@ -203,8 +203,9 @@ func (s *submission) queue(c *Call) {
 
 // expectedWait estimates how long a call that is queued now takes to be decided.
 func (g *Group) expectedWait() time.Duration {
-	batches := g.queue.total/fsm.MaxChecks + g.batches
-	return time.Duration(batches) * g.latency.mean() / time.Duration(g.cfg.InFlight)
+	ahead := g.queue.total/fsm.MaxChecks + g.batches
+	rounds := (ahead + g.cfg.InFlight - 1) / g.cfg.InFlight // few checks go out only when all that is ahead has landed
+	return time.Duration(rounds) * g.latency.mean()
 }
 
 // reply finishes what was answered. The lease is looked at in the moment of
