@@ -141,7 +141,7 @@ func (r *reader) parse(text []byte) bool {
 		r.broken(strings.TrimPrefix(err.Error(), "yaml: "))
 		return false
 	}
-	if d.Decode(new(yaml.Node)) != io.EOF {
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		r.add("", "has more than one document")
 	}
 	return yaml.Unmarshal(text, &r.root) == nil

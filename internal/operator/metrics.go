@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
@@ -36,11 +34,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "quorate_operator_applies_total",
 			Help: "Policy sets sent to the nodes, by what became of them: changed, refused or failed."}, []string{"result"}),
 	}
-	for _, reasons := range reasonsOf {
-		for _, reason := range reasons {
-			m.count(reasons[0], reason, 0)
-		}
-	}
+	m.objects(nil)
 	for _, result := range []string{"changed", "refused", "failed"} {
 		m.applies.WithLabelValues(result)
 	}
@@ -48,20 +42,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// reasonsOf has each condition, by the reason it has when it is True, which is its name too, with all its reasons.
-var reasonsOf = [][]string{
-	{
-		v1alpha1.ReasonAccepted, v1alpha1.ReasonInvalid, v1alpha1.ReasonConflicted, v1alpha1.ReasonDomainNotAllowed,
-		v1alpha1.ReasonNotSupported, v1alpha1.ReasonRefused,
-	},
-	{
-		v1alpha1.ReasonProgrammed, v1alpha1.ReasonPending, v1alpha1.ReasonNotAccepted, v1alpha1.ReasonRemovalHeld,
-		v1alpha1.ReasonUnreachable,
-	},
-}
-
-func (m *Metrics) count(condition, reason string, n int) {
-	m.policies.WithLabelValues(condition, reason).Set(float64(n))
+// reasonsOf has each condition with all its reasons.
+var reasonsOf = map[string][]string{
+	v1alpha1.ConditionAccepted: {v1alpha1.ReasonAccepted, v1alpha1.ReasonInvalid, v1alpha1.ReasonConflicted,
+		v1alpha1.ReasonDomainNotAllowed, v1alpha1.ReasonNotSupported, v1alpha1.ReasonRefused},
+	v1alpha1.ConditionProgrammed: {v1alpha1.ReasonProgrammed, v1alpha1.ReasonPending, v1alpha1.ReasonNotAccepted,
+		v1alpha1.ReasonRemovalHeld, v1alpha1.ReasonUnreachable},
 }
 
 // objects counts objects by what is said of them.
@@ -72,9 +58,9 @@ func (m *Metrics) objects(statuses []v1alpha1.RateLimitPolicyStatus) {
 			counts[[2]string{c.Type, c.Reason}]++
 		}
 	}
-	for _, reasons := range reasonsOf {
+	for condition, reasons := range reasonsOf {
 		for _, reason := range reasons {
-			m.count(reasons[0], reason, counts[[2]string{reasons[0], reason}])
+			m.policies.WithLabelValues(condition, reason).Set(float64(counts[[2]string{condition, reason}]))
 		}
 	}
 }
@@ -95,8 +81,4 @@ func (m *Metrics) nodes(o *observation) {
 	m.total.Set(float64(o.partitions))
 	m.set.WithLabelValues("epoch").Set(float64(o.force.version.epoch))
 	m.set.WithLabelValues("number").Set(float64(o.force.version.number))
-}
-
-func (m *Metrics) succeeded(now time.Time) {
-	m.success.Set(float64(now.Unix()))
 }

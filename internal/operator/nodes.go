@@ -156,8 +156,7 @@ type Cluster struct {
 	security  func(context.Context) (*tls.Config, error)
 
 	mu   sync.Mutex
-	all  *client.Admin
-	each []*client.Admin
+	ways []*client.Admin // to all nodes at once, then to each of them
 }
 
 // NewCluster prepares to ask the nodes at these addresses. Security tells with which certificate, and may wait for
@@ -166,59 +165,48 @@ func NewCluster(addresses []string, security func(context.Context) (*tls.Config,
 	return &Cluster{addresses: slices.Clone(addresses), security: security}
 }
 
-// dial returns the way to all nodes at once, and to each of them.
-func (c *Cluster) dial(ctx context.Context) (*client.Admin, []*client.Admin, error) {
+func (c *Cluster) dial(ctx context.Context) ([]*client.Admin, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all != nil {
-		return c.all, c.each, nil
+	if len(c.ways) > len(c.addresses) {
+		return c.ways, nil
 	}
 	config, err := c.security(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the operator's certificate: %w", err)
+		return nil, fmt.Errorf("the operator's certificate: %w", err)
 	}
-	var each []*client.Admin
-	for _, address := range c.addresses {
-		admin, err := client.NewAdmin([]string{address}, config)
-		if err != nil {
-			return nil, nil, errors.Join(err, closeAll(each))
+	for i := len(c.ways); i <= len(c.addresses); i++ {
+		to := c.addresses
+		if i > 0 {
+			to = c.addresses[i-1 : i]
 		}
-		each = append(each, admin)
+		way, err := client.NewAdmin(to, config)
+		if err != nil {
+			return nil, err
+		}
+		c.ways = append(c.ways, way)
 	}
-	all, err := client.NewAdmin(c.addresses, config)
-	if err != nil {
-		return nil, nil, errors.Join(err, closeAll(each))
-	}
-	c.all, c.each = all, each
-	return all, each, nil
-}
-
-func closeAll(admins []*client.Admin) (err error) {
-	for _, a := range admins {
-		err = errors.Join(err, a.Close())
-	}
-	return err
+	return c.ways, nil
 }
 
 // Close ends the connections, and with them what is in flight.
-func (c *Cluster) Close() error {
+func (c *Cluster) Close() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil {
-		return nil
+	for _, way := range c.ways {
+		err = errors.Join(err, way.Close())
 	}
-	err := errors.Join(c.all.Close(), closeAll(c.each))
-	c.all, c.each = nil, nil
+	c.ways = nil
 	return err
 }
 
 // Enforced is part of [Nodes].
 func (c *Cluster) Enforced(ctx context.Context) (*client.Enforced, error) {
-	all, _, err := c.dial(ctx)
+	ways, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return all.Enforced(ctx)
+	return ways[0].Enforced(ctx)
 }
 
 // setWithin bounds how long one node may take to send the set.
@@ -229,12 +217,12 @@ var errBehind = errors.New("the node knows an older set of policies than is in f
 
 // Policies is part of [Nodes].
 func (c *Cluster) Policies(ctx context.Context, atLeast *quotav1.SetVersion) (canonical []byte, v *quotav1.SetVersion, err error) {
-	_, each, err := c.dial(ctx)
+	ways, err := c.dial(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	var failed []error
-	for i, admin := range each {
+	for i, admin := range ways[1:] {
 		canonical, v, err := c.policiesOf(ctx, admin)
 		if err == nil && versionOf(v).before(versionOf(atLeast)) {
 			err = fmt.Errorf("%s: %w", c.addresses[i], errBehind)
@@ -256,9 +244,9 @@ func (c *Cluster) policiesOf(ctx context.Context, admin *client.Admin) ([]byte, 
 
 // Apply is part of [Nodes].
 func (c *Cluster) Apply(ctx context.Context, text []byte, options *quotav1.ApplyOptions) (*quotav1.ApplyPoliciesResponse, error) {
-	all, _, err := c.dial(ctx)
+	ways, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return all.Apply(ctx, text, options)
+	return ways[0].Apply(ctx, text, options)
 }

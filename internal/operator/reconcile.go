@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := p.bring(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.cfg.Metrics.succeeded(r.cfg.Now())
+	r.cfg.Metrics.success.Set(float64(r.cfg.Now().Unix()))
 	return reconcile.Result{RequeueAfter: p.next()}, nil
 }
 

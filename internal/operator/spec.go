@@ -1,13 +1,12 @@
 package operator
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode/utf16"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	"github.com/quorate/quorate/internal/policy"
@@ -54,23 +53,18 @@ func asPolicyFile(o *v1alpha1.RateLimitPolicy) ([]byte, error) {
 	return escape(text), nil
 }
 
-// escape writes as escapes what JSON may have in a string as it is, and YAML not, or not without changing it.
-func escape(text []byte) []byte {
-	strange := func(r rune) bool { return 0x7f <= r && r <= 0xffff }
-	if !bytes.ContainsFunc(text, strange) {
-		return text
-	}
-	var b bytes.Buffer
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		if strange(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.Write(text[:n])
+// escape writes all but ASCII as escapes: in a string JSON may have as it is what YAML refuses or folds.
+func escape(text []byte) (escaped []byte) {
+	for _, r := range string(text) {
+		if r < 0x7f {
+			escaped = append(escaped, byte(r))
+			continue
 		}
-		text = text[n:]
+		for _, half := range utf16.Encode([]rune{r}) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, half)
+		}
 	}
-	return b.Bytes()
+	return escaped
 }
 
 // notYet is how the reader ends what it says of a field that only another version can enforce.

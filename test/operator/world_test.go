@@ -146,7 +146,6 @@ type world struct {
 	gate     *gate // between the operator and the API server
 	nodes    *rig.Nodes
 	operator *rig.Process
-	config   string
 }
 
 // newWorld has no policy anywhere, and an operator that runs.
