@@ -631,3 +631,20 @@ func TestYAMLHasNoSayInWhatAnObjectSays(t *testing.T) {
 		}
 	}
 }
+
+// TestCRD03DurationForms: the operator's answer is the policy file's.
+func TestCRD03DurationForms(t *testing.T) {
+	for form, fine := range map[string]bool{
+		"0s": false, "-5s": false, "1.5h": true, "100ms": true, "1d": false, "60": false, "": false, "1m 30s": false, "9999999h": false, "1h30m": true,
+	} {
+		o := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+		o.Spec.Key = []v1alpha1.EntryName{"user"}
+		o.Spec.Limits = []v1alpha1.Limit{{Name: "l", FixedWindow: &v1alpha1.Window{Limit: 1, Window: v1alpha1.Duration(form)}}}
+		switch r := read(o); {
+		case fine != (r.fault == nil):
+			t.Errorf("%q: %+v", form, r.fault)
+		case !fine && (r.fault.reason != v1alpha1.ReasonInvalid || !strings.HasPrefix(r.fault.message, "spec.limits[0].fixedWindow.window: ")):
+			t.Errorf("%q: %+v", form, r.fault)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package operator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/policy/v1alpha1"
+)
+
+// many are 1,000 objects with 100 overrides each.
+func many() (list []*v1alpha1.RateLimitPolicy) {
+	for i := range 1000 {
+		o := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("p%d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(i), 0))}}
+		o.Spec.Key = []v1alpha1.EntryName{"user"}
+		o.Spec.Limits = []v1alpha1.Limit{{Name: "l", FixedWindow: &v1alpha1.Window{Limit: 3, Window: "1m"}}}
+		for j := range 100 {
+			n := int64(j)
+			o.Spec.Overrides = append(o.Spec.Overrides, v1alpha1.Override{
+				When:    v1alpha1.When{"user": v1alpha1.EntryValue(fmt.Sprintf("u%d", j))},
+				Amounts: map[string]v1alpha1.Amount{"l": {Limit: &n}},
+			})
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// BenchmarkReadAThousand reads every object, as after a start; later only those that have changed are read.
+func BenchmarkReadAThousand(b *testing.B) {
+	objects := many()
+	for b.Loop() {
+		for _, o := range objects {
+			if r := read(o); r.fault != nil {
+				b.Fatal(r.fault.message)
+			}
+		}
+	}
+}
+
+// BenchmarkPlanAThousand plans with all of them in force, and one changed.
+func BenchmarkPlanAThousand(b *testing.B) {
+	w := &world{force: newForce(setOf(b), version{})}
+	for _, o := range many() {
+		w.objects = append(w.objects, &object{name: name{o.Namespace, o.Name}, reading: read(o), created: o.CreationTimestamp.Time})
+	}
+	w.force = newForce(makePlan(w).set, version{1, 1})
+	changed := *w.objects[500]
+	changed.policy.Limits = append(changed.policy.Limits[:0:0], changed.policy.Limits...)
+	changed.policy.Limits[0].Amount = 4
+	w.objects[500] = &changed
+	for b.Loop() {
+		if pl := makePlan(w); !pl.changes(w.force) || len(pl.fresh()) != 1 {
+			b.Fatal("the plan isn't to change one policy")
+		}
+	}
+}
