@@ -2,8 +2,8 @@
 //
 // [Client] is what an application or a gateway holds: it knows the cluster, resolves checks with the same
 // code as the leaders, sends each to the leader that decides it, and repeats what has to be repeated. [Conn] is
-// a connection to one address, for people and tools; [Admin] reads and writes policies. Package clienttest has
-// a cluster in memory, for tests.
+// a connection to one address, for people and tools; [Admin] reads and writes policies, and says which are enforced
+// for certain. Package clienttest has a cluster in memory, for tests.
 //
 // Invariants of a Client:
 //

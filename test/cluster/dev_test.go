@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/test/rig"
 )
 
@@ -51,6 +53,23 @@ func TestThreePerMinuteAndTheFourthIsTooMany(t *testing.T) {
 	if fields := strings.Fields(out); status != 0 || !strings.Contains(strings.Join(fields, " "), "default/conversions per-minute rollingWindow 3 0 3 1m0s") {
 		t.Errorf("quotactl inspect: status %d\n%s", status, out)
 	}
+}
+
+// TestDevConfirmsForAllItsNodes: at its one address all partitions are confirmed, whichever of its nodes leads them.
+func TestDevConfirmsForAllItsNodes(t *testing.T) {
+	t.Parallel()
+	p := start(t, t.TempDir()).ready(t)
+	admin, err := client.NewAdmin([]string{p.Line(t, "grpc ")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }() // nothing is in flight
+	rig.Eventually(t, "all partitions confirmed", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+		defer cancel()
+		e, err := admin.Enforced(ctx)
+		return err == nil && e.Complete() && e.Partitions == 3 && e.Versions[2].GetNumber() == 1
+	})
 }
 
 // TestAKilledProcessHasForgottenNothing: not once, and not after several kills in the middle of checks.
