@@ -100,7 +100,7 @@ const (
 // answer makes one of a question; nil: it is none.
 func (s *nameServer) answer(question []byte) []byte {
 	name, rest := readName(question)
-	if rest == nil || len(rest) < 4 {
+	if len(rest) < 4 {
 		return nil
 	}
 	s.mu.Lock()
