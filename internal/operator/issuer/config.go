@@ -80,7 +80,7 @@ func (c *Config) complete() error {
 			errs = append(errs, fmt.Errorf("the role of Secret %s, %s: %w", w.at, w.role, err))
 		}
 		if wrong := validation.IsDNS1123Subdomain(w.at.Name); len(wrong) > 0 && w.at != own {
-			errs = append(errs, fmt.Errorf("Secret %s: %s", w.at, strings.Join(wrong, "; ")))
+			errs = append(errs, fmt.Errorf("the name %s of a Secret: %s", w.at, strings.Join(wrong, "; ")))
 		}
 	}
 	return errors.Join(errs...)

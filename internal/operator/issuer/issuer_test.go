@@ -420,6 +420,27 @@ func TestTheKeeperWaitsForTheFirstCertificate(t *testing.T) {
 	}
 }
 
+// TestAnOwnCertificateThatCantBeUsedIsMadeAgain: the clock jumps between its issue and its first use.
+func TestAnOwnCertificateThatCantBeUsedIsMadeAgain(t *testing.T) {
+	k := newKubernetes(t)
+	jumped := false
+	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) {
+		looks := 0
+		c.Now = func() time.Time {
+			if looks++; looks == 3 { // after the looks that find no CA, and the CA
+				jumped = true
+				return today.Add(1000 * day)
+			}
+			return k.clock.now()
+		}
+	})
+	if _, err := i.Reconcile(t.Context(), reconcile.Request{}); !jumped || err == nil || !strings.Contains(err.Error(), "own certificate: certificate tls.crt: expired") {
+		t.Fatalf("jumped: %v; %v", jumped, err)
+	}
+	k.reconcile(i)
+	k.mustAgree(i)
+}
+
 // TestMetricsTellOfTheEndAndOfProblems.
 func TestMetricsTellOfTheEndAndOfProblems(t *testing.T) {
 	k := newKubernetes(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "rate", Name: "quorate-node-n0"}})
@@ -461,7 +482,7 @@ func TestWhatCantBeWantedIsRefused(t *testing.T) {
 	}
 	for _, want := range []string{
 		`lifetime: 1s is not from 30s to 8760h0m0s`, `"Rate" is the release's own`, `gatewayNamespaces: "a" is named twice`, `namespace "b/c": `, `namespace "Rate": `,
-		`domains of "a": one is empty`, `nodes: "n0" is named twice`, `quorate://peer/N1: its node is not a DNS label`, `Secret Rate/q_-node-n0: `,
+		`domains of "a": one is empty`, `nodes: "n0" is named twice`, `quorate://peer/N1: its node is not a DNS label`, `the name Rate/q_-node-n0 of a Secret: `,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)

@@ -293,16 +293,18 @@ func TestALateRotationIsOverBeforeTheOldCAEnds(t *testing.T) {
 	}
 }
 
-// TestACAThatEndsAmidItsRotationIsReplacedAtOnce: there is nothing left to lose.
+// TestACAThatEndsAmidItsRotationIsReplacedAtOnce, also where not every Secret agrees yet: there is nothing left to lose.
 func TestACAThatEndsAmidItsRotationIsReplacedAtOnce(t *testing.T) {
 	end := today.Add(3650 * day)
 	s := newScene(t)
 	s.now = end.Add(-2 * day)
+	s.unread[s.issuer.cfg.node("n0")] = true
 	s.settle()
 	s.now = end.Add(day)
-	if got := s.issuer.cfg.plan(s.world).text(); got != "promote quorate-ca" {
+	if got := s.issuer.cfg.plan(s.world).text(); got != "promote quorate-ca" || s.ca().Annotations[settledAt] != "" {
 		t.Fatalf("got %s", got)
 	}
+	clear(s.unread)
 	s.settle()
 	if p := s.issuer.cfg.plan(s.world); p.inForce != 5 {
 		t.Errorf("%d in force", p.inForce)
@@ -319,6 +321,14 @@ func TestASettledNoteOfTheFutureDoesNotCount(t *testing.T) {
 		if got := s.issuer.cfg.plan(s.world).text(); got != "settle quorate-ca" {
 			t.Errorf("%s: got %q", note, got)
 		}
+	}
+	// Nor does one that is left from whatever was before.
+	s := newScene(t)
+	s.now = today.Add(2920 * day)
+	s.ca().Annotations[settledAt] = date(today)
+	s.carryOut(s.issuer.cfg.plan(s.world))
+	if s.ca().Data[nextCert] == nil || s.ca().Annotations[settledAt] != "" {
+		t.Errorf("a rotation begins with %v", s.ca().Annotations)
 	}
 }
 

@@ -235,6 +235,56 @@ func TestOneNamespaceWithoutRightsHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// TestACAThatCantBeRotatedHoldsUpNoRenewal: its Secret can be read and not written. Certificates are renewed, and each
+// look says what is wrong.
+func TestACAThatCantBeRotatedHoldsUpNoRenewal(t *testing.T) {
+	k := newKubernetes(t)
+	k.reconcile(k.operator(interceptor.Funcs{}))
+	k.clock.advance(2920 * day)
+	i := k.operator(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if isCA(o) {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errNotAllowed)
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+	for range 2 {
+		if _, err := i.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsForbidden(errorOf(err)) || !strings.Contains(err.Error(), "begin "+caSecret) {
+			t.Errorf("%v", err)
+		}
+	}
+	k.mustAgree(i)
+}
+
+// TestANamespaceThatIsGoingIsLeftAlone: it takes its Secret with it, and nothing can be made in it. The right to read
+// there may be gone already.
+func TestANamespaceThatIsGoingIsLeftAlone(t *testing.T) {
+	going := namespace("media", "true")
+	going.Finalizers = []string{"kubernetes"}
+	k := newKubernetes(t)
+	if err := k.Delete(t.Context(), namespace("media", "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Create(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Delete(t.Context(), namespace("media", "")); err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	i := k.operator(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			asked = asked || key.Namespace == "media"
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	k.reconcile(i)
+	if asked || k.find("media/quorate-gateway") != nil || k.find("rate/quorate-gateway") == nil {
+		t.Errorf("asked for its Secret: %v; there is one: %v", asked, k.find("media/quorate-gateway") != nil)
+	}
+}
+
 // errorOf finds the first error of an API server in joined ones.
 func errorOf(err error) error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
@@ -279,7 +329,7 @@ func (p *process) now(now time.Time) (access.Contents, error) {
 // up to date, an hour late or three days. And nobody is left with a CA that was.
 func TestARotationOfTheCABreaksNoConnection(t *testing.T) {
 	k := newKubernetes(t)
-	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) { c.Lifetime, c.CALifetime, c.Resync = 10*day, 100*day, 40*time.Hour })
+	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) { c.Lifetime, c.CALifetime, c.Resync = 10*day, 100*day, 6*time.Hour })
 	k.reconcile(i)
 	var all []*process
 	for n, lag := range []time.Duration{0, time.Hour, 3 * day} {
@@ -292,8 +342,11 @@ func TestARotationOfTheCABreaksNoConnection(t *testing.T) {
 		p.keeper = keeper
 		all = append(all, p)
 	}
-	cas := map[string]bool{}
+	cas, looks := map[string]bool{}, 0
 	for end := today.Add(172 * day); k.clock.now().Before(end); k.clock.advance(k.reconcile(i)) {
+		if looks++; looks > 2000 {
+			t.Fatalf("at %v after %d looks", k.clock.now(), looks)
+		}
 		cas[k.contents(caSecret).Cert] = true
 		news := false
 		for _, p := range all {
