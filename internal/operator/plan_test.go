@@ -183,10 +183,13 @@ func TestPlan(t *testing.T) {
 			world: func(w *world) { w.refused = map[name]string{{"a", "p"}: "no", {"a", "q"}: "no"} },
 			want:  "a/p:p:3 | a/p Refused, a/q Refused",
 		},
-		"one is deleted":          {objects: ten[1:], force: ten[:10], want: rest(1) + "| gone 1"},
-		"two of ten are deleted":  {objects: ten[2:], force: ten, want: rest(2) + "| gone 2"},
-		"three of ten are held":   {objects: ten[3:], force: ten, want: rest(0) + "| held 3"},
-		"all are held":            {force: ten, want: rest(0) + "| held 10"},
+		"one is deleted":         {objects: ten[1:], force: ten[:10], want: rest(1) + "| gone 1"},
+		"two of ten are deleted": {objects: ten[2:], force: ten, want: rest(2) + "| gone 2"},
+		"three of ten are held":  {objects: ten[3:], force: ten, want: rest(0) + "| held 3"},
+		"all are held":           {force: ten, want: rest(0) + "| held 10"},
+		"what came since makes a removal no smaller": {
+			objects: ten[2:], force: ten, world: func(w *world) { w.of = 9 }, want: rest(0) + "| held 2",
+		},
 		"the last of a domain":    {objects: ten, force: append(slices.Clone(ten), "b/p"), want: rest(0) + "b/p:p:3 | held 1"},
 		"one that was just there": {objects: ten[1:], force: ten, world: func(w *world) { w.missed = nil }, want: rest(0) + "| missed 1"},
 		"one while others follow": {

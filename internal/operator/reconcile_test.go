@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -404,6 +405,71 @@ func TestCRD19AWatchThatDiedIsMadeUpFor(t *testing.T) {
 	})
 }
 
+// TestACacheThatLosesObjectsRemovesNothing: what is missed there is looked for at the API server before it is removed.
+func TestACacheThatLosesObjectsRemovesNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		dead := &stale{Client: g.kube}
+		if err := g.kube.List(t.Context(), &dead.list); err != nil {
+			t.Fatal(err)
+		}
+		dead.list.Items = dead.list.Items[1:]
+		g.r.client = dead
+		for range 3 { // within the resync time
+			if _, err := g.once(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(defaultSettle)
+		}
+		g.inForce(all)
+	})
+}
+
+// TestAPartitionThatIsBackSoonIsWaitedFor, as after an election: nothing turns.
+func TestAPartitionThatIsBackSoonIsWaitedFor(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3")
+		g.rest()
+		writes := g.writes
+		g.nodes.cut[1] = true
+		time.AfterFunc(3*time.Second, func() {
+			g.nodes.mu.Lock()
+			defer g.nodes.mu.Unlock()
+			g.nodes.cut[1] = false
+		})
+		if _, err := g.once(); err != nil {
+			t.Fatal(err)
+		}
+		g.want("a/p", "Accepted Programmed 1@1.1 3/3")
+		if g.writes != writes {
+			t.Error("a status was written")
+		}
+	})
+}
+
+// TestAReconcileThatIsOvertakenSaysNothing: another set came while it waited for the last partition.
+func TestAReconcileThatIsOvertakenSaysNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3")
+		g.rest()
+		g.nodes.stuck[1] = true
+		g.apply("a/p 4")
+		time.AfterFunc(3*time.Second, func() {
+			g.nodes.mu.Lock()
+			defer g.nodes.mu.Unlock()
+			g.nodes.stuck[1] = false
+			g.nodes.take(setOf(t, "a/p limit=99"))
+		})
+		if _, err := g.once(); !errors.Is(err, errOvertaken) {
+			t.Fatalf("error %v", err)
+		}
+		g.want("a/p", "Accepted Pending 1@1.1 3/3") // as it was told before the set went out
+		g.rest()
+		g.inForce("a/p=4")
+		g.want("a/p", "Accepted Programmed 2@1.4 3/3")
+	})
+}
+
 // ten are objects in two namespaces, in force.
 func ten(g *rig) (all string) {
 	var list []string
@@ -489,11 +555,11 @@ func TestAnOperatorPointedAtAnotherClusterRemovesNothing(t *testing.T) {
 		other.begin()
 		more := ""
 		for i := range 100 {
-			other.apply(fmt.Sprintf("c/p%d 3", i))
-			more += fmt.Sprintf(" c/p%d=3", i)
+			other.apply(fmt.Sprintf("%c/other%d 3", 'a'+i%2, i)) // in the same domains
+			more += fmt.Sprintf(" %c/other%d=3", 'a'+i%2, i)
 		}
 		remains(other, all+more, 10)
-		other.want("c/p7", "Accepted Programmed 1@1.2 3/3")
+		other.want("b/other7", "Accepted Programmed 1@1.2 3/3")
 		hash := other.held().Data[hashKey]
 		other.begin()
 		for range 5 {
