@@ -118,13 +118,19 @@ func (c *cluster) file(content string) string {
 // release runs a command of helm on the release quorate. Hooks are left out of what changes it: no Job would ever end.
 func (c *cluster) release(command string, args ...string) (string, error) {
 	c.t.Helper()
-	full := append([]string{command, "quorate"}, args...)
-	full = append(full, "--namespace", c.namespace)
-	if command != "get" {
-		full = append(full, "--no-hooks")
-	}
+	full := append([]string{command, "quorate", "--no-hooks", "--namespace", c.namespace}, args...)
 	out, errs, err := helm(c.t, []string{"KUBECONFIG=" + c.kubeconfig}, full...)
 	return out + errs, err
+}
+
+// hooks are those of the release, which helm knows though they were left out.
+func (c *cluster) hooks() string {
+	c.t.Helper()
+	out, errs, err := helm(c.t, []string{"KUBECONFIG=" + c.kubeconfig}, "get", "hooks", "quorate", "--namespace", c.namespace)
+	if err != nil {
+		c.t.Fatalf("helm get hooks: %v\n%s", err, errs)
+	}
+	return out
 }
 
 // succeed demands that a command of helm does.

@@ -23,15 +23,25 @@ func TestTheAPIServerAcceptsEveryObject(t *testing.T) {
 	for name, values := range valuesFiles(t) {
 		renders[name] = template(t, chart, "--values", values)
 	}
-	dryRun := []string{"--namespace", "quorate", "apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "--filename"}
 	for name, render := range renders {
-		out, err := c.try(append(dryRun, c.file(render))...)
+		out, err := c.dryRun(render)
 		if want := len(parse(t, render)); err != nil || strings.Count(out, "serverside-applied") != want {
 			t.Errorf("%s: %v, and of %d objects were accepted\n%s", name, err, want, out)
 		}
 	}
-	// And it would have said so.
-	for old, broken := range map[string]string{
+	c.refusesMistakes(renders["default"])
+}
+
+// dryRun has the API server say what it would do with a render.
+func (c *cluster) dryRun(render string) (string, error) {
+	c.t.Helper()
+	return c.try("--namespace", c.namespace, "apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "--filename", c.file(render))
+}
+
+// refusesMistakes makes some in a render: the API server says so.
+func (c *cluster) refusesMistakes(render string) {
+	c.t.Helper()
+	for right, wrong := range map[string]string{
 		"readOnlyRootFilesystem":                   "readOnlyRootFileSystem",
 		"allowPrivilegeEscalation: false":          "allowPrivilegeEscalation: true",
 		"capabilities: {drop: [ALL]}":              "capabilities: {drop: [NET_RAW]}",
@@ -42,11 +52,11 @@ func TestTheAPIServerAcceptsEveryObject(t *testing.T) {
 		"fieldPath: metadata.name}":                "fieldPath: metadata.zone}",
 		"  - ports: [{port: grpc, protocol: TCP}]": "  - ports: [{port: grpc, protocol: gRPC}]",
 	} {
-		if !strings.Contains(renders["default"], old) {
-			t.Errorf("nothing rendered has %q", old)
+		if !strings.Contains(render, right) {
+			c.t.Errorf("nothing rendered has %q", right)
 		}
-		if out, err := c.try(append(dryRun, c.file(strings.ReplaceAll(renders["default"], old, broken)))...); err == nil {
-			t.Errorf("%s: accepted\n%s", broken, out)
+		if out, err := c.dryRun(strings.ReplaceAll(render, right, wrong)); err == nil {
+			c.t.Errorf("%s: accepted\n%s", wrong, out)
 		}
 	}
 }
@@ -135,28 +145,28 @@ func TestAnotherNameIsAnotherCluster(t *testing.T) {
 func TestTheUpgradeCheckIsForClustersThatRun(t *testing.T) {
 	c := newCluster(t, "checked")
 	const job = "quorate-upgrade-check"
-	hooks := func() string { return c.succeed("get", "hooks") }
-	c.get("namespace", c.namespace) // it answers
-	helmGet := func(when string, want bool) {
+	expect := func(when string, want bool) {
 		t.Helper()
-		if got := hooks(); strings.Contains(got, job) != want || !strings.Contains(got, "quorate-test") {
+		if got := c.hooks(); strings.Contains(got, job) != want || !strings.Contains(got, "quorate-test") {
 			t.Errorf("%s: the check is there: %v, want %v\n%s", when, !want, want, got)
 		}
 	}
 	c.succeed("install", chart, withoutDefinitions)
-	helmGet("first installation", false)
+	expect("first installation", false)
 	c.succeed("upgrade", chart, withoutDefinitions)
-	helmGet("no node is ready", false)
+	expect("no node is ready", false)
 	c.kubectl("--namespace", c.namespace, "patch", "statefulset", "quorate", "--subresource=status", "--type=merge",
 		`--patch={"status":{"replicas":3,"readyReplicas":2,"availableReplicas":2}}`)
 	c.succeed("upgrade", chart, withoutDefinitions, "--set=upgradeCheck.enabled=false")
-	helmGet("turned off", false)
+	expect("turned off", false)
 	c.succeed("upgrade", chart, withoutDefinitions)
-	helmGet("two nodes are ready", true)
-	for _, o := range parse(t, hooks()) {
+	expect("two nodes are ready", true)
+	for _, o := range parse(t, c.hooks()) {
 		if o.at("metadata", "name") == job {
 			o.expect(t, "pre-upgrade", "metadata", "annotations", "helm.sh/hook")
-			c.kubectl("--namespace", c.namespace, "apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "--filename", c.file(text(t, o)))
+			if out, err := c.dryRun(text(t, o)); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
 		}
 	}
 }
@@ -168,15 +178,7 @@ func TestCRD18PoliciesOutliveTheChart(t *testing.T) {
 	const definition = "ratelimitpolicies.quorate.dev"
 	c.succeed("install", chart)
 	c.kubectl("wait", "--for=condition=Established", "--timeout=2m", "crd/"+definition)
-	c.kubectl("--namespace", c.namespace, "create", "--filename", c.file(`
-apiVersion: quorate.dev/v1alpha1
-kind: RateLimitPolicy
-metadata: {name: three}
-spec:
-  key: [principal]
-  limits:
-  - {name: per-minute, rollingWindow: {limit: 3, window: 60s}}
-`))
+	c.kubectl("--namespace", c.namespace, "create", "--filename", c.file(policy))
 	uid := func() any { return c.get(definition, "three").at("metadata", "uid") }
 	was := uid()
 	for _, version := range []string{"9.8.7", "9.8.8"} {
