@@ -137,3 +137,17 @@ func TestTheCRDIsOneFlatFile(t *testing.T) {
 		t.Errorf("config/crd holds %v", files)
 	}
 }
+
+// TestNullsOfEntriesReachTheRules, also without an API server to show it: where a null isn't allowed, it is dropped.
+func TestNullsOfEntriesReachTheRules(t *testing.T) {
+	var nullable []string
+	walkSchema(t, func(path string, schema tree) {
+		if schema["nullable"] == true {
+			nullable = append(nullable, path)
+		}
+	})
+	want := []string{"spec.costs[].when{}", "spec.match{}", "spec.overrides[].when{}", "spec.tiers[].when{}"}
+	if !slices.Equal(nullable, want) {
+		t.Errorf("nullable are %v, want %v", nullable, want)
+	}
+}

@@ -171,7 +171,7 @@ type EntryValue string
 //
 // +kubebuilder:validation:MaxProperties=16
 // +kubebuilder:validation:XValidation:rule="self.all(n, size(n) <= 128 && n.matches('^[!-~]+$'))",message="the names of entries are printing ASCII characters without spaces, 128 at most"
-// +kubebuilder:validation:XValidation:rule="self.all(n, size(bytes(self[n])) <= 1024)",message="a value has at most 1024 bytes"
+// +kubebuilder:validation:XValidation:rule="self.all(n, type(self[n]) == string && size(bytes(self[n])) <= 1024)",message="every entry needs a value, of 1024 bytes at most: write one, or leave the entry out"
 type Entries map[string]EntryValue
 
 // When is what a rule asks of a descriptor: entries with these values, at least one.
@@ -179,7 +179,7 @@ type Entries map[string]EntryValue
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=16
 // +kubebuilder:validation:XValidation:rule="self.all(n, size(n) <= 128 && n.matches('^[!-~]+$'))",message="the names of entries are printing ASCII characters without spaces, 128 at most"
-// +kubebuilder:validation:XValidation:rule="self.all(n, size(bytes(self[n])) <= 1024)",message="a value has at most 1024 bytes"
+// +kubebuilder:validation:XValidation:rule="self.all(n, type(self[n]) == string && size(bytes(self[n])) <= 1024)",message="every entry needs a value, of 1024 bytes at most: write one, or leave the entry out"
 type When map[string]EntryValue
 
 // Duration is one or more numbers, each with a unit of h, m, s, ms, us (or µs) and ns: 60s, 1h30m, 0.25s. It is above 0
