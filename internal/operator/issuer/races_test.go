@@ -326,13 +326,13 @@ func (p *process) now(now time.Time) (access.Contents, error) {
 }
 
 // TestARotationOfTheCABreaksNoConnection: through the lives of three CAs, every process lets every other one in at any time, be it
-// up to date, an hour late or three days. And nobody is left with a CA that was.
+// up to date, an hour late or two days. And nobody is left with a CA that was.
 func TestARotationOfTheCABreaksNoConnection(t *testing.T) {
 	k := newKubernetes(t)
-	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) { c.Lifetime, c.CALifetime, c.Resync = 10*day, 100*day, 6*time.Hour })
+	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) { c.Lifetime, c.CALifetime, c.Resync = 10*day, 100*day, 18*time.Hour })
 	k.reconcile(i)
 	var all []*process
-	for n, lag := range []time.Duration{0, time.Hour, 3 * day} {
+	for n, lag := range []time.Duration{0, time.Hour, 2 * day} {
 		p := &process{at: []string{"rate/quorate-node-n0", "rate/quorate-node-n1", "media/quorate-gateway"}[n], lag: lag}
 		p.seen = []version{{k.clock.now(), k.contents(p.at)}}
 		keeper, err := access.OpenFrom(func() (access.Contents, error) { return p.now(k.clock.now()) }, k.clock.now)
