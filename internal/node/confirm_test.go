@@ -129,6 +129,29 @@ func TestApplyAtANodeThatStaysOutIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// TestApplyAtANodeThatHearsNobodyIsRefused, after a moment: it led, and may have a successor of which others know.
+func TestApplyAtANodeThatHearsNobodyIsRefused(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	alone := tr.node("n1").leaders()[0]
+	var others []string
+	for _, name := range tr.names {
+		if name != alone {
+			others = append(others, name)
+			tr.stop(name)
+		}
+	}
+	tr.until("it to lead no longer", func() bool { return tr.node(alone).leaders()[0] != alone })
+	_, err := tr.node(alone).Apply(context.Background(), threeAndMore(), nil, false) // without an end of its own
+	if elsewhere := new(partition.NotLeaderError); !errors.As(err, &elsewhere) || elsewhere.Leader != "" || !strings.Contains(elsewhere.Why, "hears too few others") {
+		t.Error(err)
+	}
+	tr.start(others[0])
+	tr.apply(threeAndMore())
+}
+
 // TestANodeThatStopsIsNotReady from the first moment on: it hands over first, and still answers.
 func TestANodeThatStopsIsNotReady(t *testing.T) {
 	t.Parallel()

@@ -206,21 +206,34 @@ func (n *Node) applied(g *partition.Group, v fsm.Version, changed bool) *quotav1
 }
 
 // awaitOrderer returns the group that orders sets, if it leads here. Where nobody is known to lead it, or it has
-// no settings yet, as at the beginning, it waits; but not on a node that stays out, which will never know.
+// no settings yet, as at the beginning, it waits, as long as this node may still hear of one.
 func (n *Node) awaitOrderer(ctx context.Context) (*partition.Group, error) {
+	began := n.Monotonic()
 	for {
-		if out := n.staysOut(); out != "" {
-			return nil, &partition.NotLeaderError{Why: out}
-		}
 		if r := n.hosting.Load().of(orderer); r != nil {
 			if s := r.running().Standing(); s.Leading && s.Formed {
 				return r.running(), nil
 			}
 		}
-		if leader := n.leaderOf(orderer); leader != "" || !pause(ctx, lookEvery) {
+		if leader := n.leaderOf(orderer); leader != "" {
 			return nil, &partition.NotLeaderError{Leader: leader}
 		}
+		if why := n.wontHear(began); why != "" || !pause(ctx, lookEvery) {
+			return nil, &partition.NotLeaderError{Why: why}
+		}
 	}
+}
+
+// wontHear says why there is no point in waiting here for a leader, as since the reading of the clock: others may know
+// of one. Empty: there is one.
+func (n *Node) wontHear(since int64) string {
+	if out := n.staysOut(); out != "" {
+		return out
+	}
+	if n.Monotonic()-since > int64(2*timesEvery) && !n.inTouch() {
+		return "this node hears too few others to know who orders policy sets; ask another one"
+	}
+	return ""
 }
 
 // leaderOf returns the server id of a partition's leader, as far as it is known here, unless it is this node.
