@@ -67,8 +67,8 @@ type apiServer struct {
 	config []byte // a kubeconfig of the operator's user
 }
 
-func startServer() (s *apiServer, err error) {
-	s = &apiServer{env: &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}}
+func startServer() (_ *apiServer, err error) {
+	s := &apiServer{env: &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}}
 	cfg, err := s.env.Start()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func startServer() (s *apiServer, err error) {
 	if s.kube, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if err := s.create(append(rights(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})...); err != nil {
+	if err := s.create(append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}}, rights()...)...); err != nil {
 		return nil, err
 	}
 	who, err := s.env.AddUser(envtest.User{Name: user}, nil)
