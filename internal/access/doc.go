@@ -28,6 +28,6 @@
 // The wall clock counts here, as it does nowhere else: certificates are valid by date.
 //
 // Nodes, gateways, tools and the operator hold a [Keeper] each; its certificate comes from files, or, the operator's
-// own, from memory. The room knows neither gRPC nor Raft, and never decides
-// what an operation needs: whoever serves it asks the [Identity].
+// own, from memory. The room knows neither gRPC nor Raft, and never decides what an operation needs: whoever serves
+// it asks the [Identity]. Certificates are made in [github.com/quorate/quorate/internal/access/authority].
 package access

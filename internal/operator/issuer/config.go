@@ -77,7 +77,7 @@ func (c *Config) complete() error {
 	}
 	for _, w := range c.every() {
 		if _, err := access.ParseRole(w.role.URL()); err != nil {
-			errs = append(errs, fmt.Errorf("the role of Secret %s, %s: %w", w.at, w.role, err))
+			errs = append(errs, fmt.Errorf("the role of %s, %s: %w", called(w.at), w.role, err))
 		}
 		if wrong := validation.IsDNS1123Subdomain(w.at.Name); len(wrong) > 0 && w.at != own {
 			errs = append(errs, fmt.Errorf("the name %s of a Secret: %s", w.at, strings.Join(wrong, "; ")))
@@ -131,6 +131,14 @@ func (c *Config) checkNamespaces() error {
 
 // own stands for the operator's own certificate, which is in no Secret: no namespace has this name.
 var own = types.NamespacedName{Name: "the operator's own certificate"}
+
+// called is how people know a Secret.
+func called(at types.NamespacedName) string {
+	if at == own {
+		return at.Name
+	}
+	return at.String()
+}
 
 // gatewaySecret is the name of a gateway's Secret, in every namespace: gateways are told nothing else.
 const gatewaySecret = "quorate-gateway"

@@ -126,7 +126,7 @@ func (i *Issuer) settle(ctx context.Context) (p *plan, now time.Time, err error)
 			return p, now, err
 		}
 	}
-	return p, now, fmt.Errorf("certificates don't come to rest: after %d rounds there still is %s %s to do: somebody else changes them", rounds, p.steps[0].verb, p.steps[0].at)
+	return p, now, fmt.Errorf("certificates don't come to rest: after %d rounds there still is %s %s to do: somebody else changes them", rounds, p.steps[0].verb, called(p.steps[0].at))
 }
 
 // act takes every step, whatever becomes of the others.
@@ -136,9 +136,9 @@ func (i *Issuer) act(ctx context.Context, p *plan, now time.Time) error {
 		err := i.take(ctx, s, p.trust, now)
 		switch {
 		case lostRace(err):
-			i.cfg.Log.Info("somebody else was faster; looking again", "step", s.verb, "secret", s.at.String())
+			i.cfg.Log.Info("somebody else was faster; looking again", "step", s.verb, "secret", called(s.at))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s %s: %w", s.verb, s.at, err))
+			errs = append(errs, fmt.Errorf("%s %s: %w", s.verb, called(s.at), err))
 		default:
 			i.done(s)
 		}
@@ -147,7 +147,7 @@ func (i *Issuer) act(ctx context.Context, p *plan, now time.Time) error {
 }
 
 func (i *Issuer) done(s step) {
-	i.cfg.Log.Info("certificates changed", "step", s.verb, "secret", s.at.String(), "why", s.why)
+	i.cfg.Log.Info("certificates changed", "step", s.verb, "secret", called(s.at), "why", s.why)
 	switch s.verb {
 	case issue:
 		i.mu.Lock()
@@ -167,7 +167,7 @@ func (i *Issuer) tell(problems []problem, now time.Time) {
 			still[pr.at] = was
 			continue
 		}
-		i.cfg.Log.Warn("certificates can't be kept as they should be", "secret", pr.at.String(), "reason", pr.reason, "why", pr.text)
+		i.cfg.Log.Warn("certificates can't be kept as they should be", "secret", called(pr.at), "reason", pr.reason, "why", pr.text)
 		i.api.events.Eventf(secretAt(pr.at), nil, corev1.EventTypeWarning, pr.reason, "issue", "%s", pr.text)
 		still[pr.at] = told{pr, now}
 	}
