@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,12 +64,13 @@ func (h *Holdings) inspect(folder string) (err error) {
 		return err
 	}
 	path := filepath.Join(folder, logFile)
-	switch begun, err := begun(path); {
+	seen, err := look(path)
+	switch {
 	case err != nil:
 		return err
-	case !begun && any:
+	case !seen.begun && any:
 		return ErrLogLost
-	case !begun:
+	case !seen.begun:
 		return nil
 	}
 	if err := verifyPages(path); err != nil {
@@ -84,7 +86,7 @@ func (h *Holdings) inspect(folder string) (err error) {
 	if h.LastIndex, err = bolt.LastIndex(); err != nil {
 		return err
 	}
-	if err := laterInLog(&log, h.LastIndex); err != nil {
+	if err := laterInLog(&log, seen.odd); err != nil {
 		return err
 	}
 	term, err := orZero(stable.getUint64(currentTermKey))
@@ -130,29 +132,40 @@ func orZero(v uint64, err error) (uint64, error) {
 	return v, err
 }
 
-// begun tells whether the file holds the tables of a log: a process may have died while creating it.
-func begun(path string) (bool, error) {
+// looked is what a look through a log's file shows.
+type looked struct {
+	begun bool     // it holds the tables of a log: a process may have died while creating it
+	odd   []uint64 // the indexes of entries that may be of a later version
+}
+
+func look(path string) (l looked, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return false, nil
+		return l, nil
 	}
 	if err != nil {
-		return false, err
+		return l, err
 	}
 	db, err := bbolt.Open(path, 0o600, readOnly())
 	if err != nil {
-		return false, lockError(err)
+		return l, lockError(err)
 	}
 	tables := 0
 	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			tables++
 			// Every page is looked at here, under protect: a page that makes no sense is this
 			// replica's damage, while opened for writing it would end the process.
-			return b.ForEach(func(_, _ []byte) error { return nil })
+			return b.ForEach(func(key, value []byte) error {
+				if string(name) == logsBucket && len(key) == 8 && rawEntry(value).odd() {
+					l.odd = append(l.odd, binary.BigEndian.Uint64(key))
+				}
+				return nil
+			})
 		})
 	})
-	return tables == 2, errors.Join(err, db.Close())
+	l.begun = tables == 2
+	return l, errors.Join(err, db.Close())
 }
 
 func readOnly() *bbolt.Options { return &bbolt.Options{ReadOnly: true, Timeout: lockTimeout} }

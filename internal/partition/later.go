@@ -20,10 +20,11 @@ var ErrLaterFormat = errors.New("a later version of the software wrote it")
 // laterEntry returns [ErrLaterFormat], wrapped, of an entry whose format or kind this version doesn't know. The entry's
 // checksum in the log was right, so it is what somebody wrote.
 func laterEntry(e []byte) error {
+	if len(e) < 2 {
+		return nil
+	}
 	ours := fsm.Tick(fsm.Header{}) // what this version writes: format and kind come first
 	switch {
-	case len(e) < 2:
-		return nil
 	case e[0] > ours[0]:
 		return fmt.Errorf("log entries of format %d, and this version reads %d: %w", e[0], ours[0], ErrLaterFormat)
 	case e[0] == ours[0] && fsm.Kind(e[1]) > fsm.KindBatch:
@@ -32,13 +33,26 @@ func laterEntry(e []byte) error {
 	return nil
 }
 
-// laterInLog looks at all entries of a log. Those that can't be read are for others to judge.
-func laterInLog(log *logStore, last uint64) error {
-	first, err := log.disk.FirstIndex()
-	if err != nil || first == 0 {
-		return err
+// odd tells whether it may be an entry that [laterEntry] refuses. What isn't ours may begin with any bytes, and what is
+// damaged too: both are for whoever reads it in full.
+func (r rawEntry) odd() bool {
+	if !r.decodable() {
+		return false
 	}
-	for index := first; index <= last; index++ {
+	for rest := r[1:]; len(rest) > 0; {
+		name, behind, _ := rest.value()
+		value, next, _ := behind.value()
+		if string(name) == "Data" {
+			return laterEntry(value) != nil
+		}
+		rest = next
+	}
+	return false
+}
+
+// laterInLog reads those entries of a log that looked odd. Those that can't be read are for others to judge.
+func laterInLog(log *logStore, odd []uint64) error {
+	for _, index := range odd {
 		var l raft.Log
 		if err := log.get(index, &l); err != nil || l.Type != raft.LogCommand {
 			continue
