@@ -42,6 +42,9 @@ func install(t *testing.T, r *run) {
 			t.Errorf("%s was started anew %d times before the cluster was founded: nodes wait for each other", name, restarts)
 		}
 	}
+	if out := r.helm(t, "test", "quorate", "--namespace", namespace, "--logs"); !strings.Contains(out, "quorate-2") {
+		t.Errorf("helm test doesn't show the nodes:\n%s", out)
+	}
 	r.installApp(t, chart, "quorate:"+appVersion(t, chart))
 }
 

@@ -37,7 +37,7 @@ func certificatesRenewed(t *testing.T, r *run) {
 		}
 		r.load.goesOn(t)
 	}
-	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace)
+	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace, "--reset-values")
 	for i := range nodes {
 		name := fmt.Sprint("quorate-", i)
 		eventually(t, name+" to have a certificate of the usual length", func() string {
@@ -153,7 +153,7 @@ func upgraded(t *testing.T, r *run) {
 	r.stillSpent(t)
 	r.load.mark("upgraded")
 	before := r.quorateNodes(t)
-	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace)
+	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace, "--reset-values")
 	r.kubectl(t, "rollout", "status", "--namespace", namespace, "statefulset/quorate", "--timeout", (2 * patience).String())
 	r.whole(t)
 	for name, p := range r.quorateNodes(t) {
