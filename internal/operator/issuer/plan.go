@@ -190,6 +190,8 @@ func (c *Config) planRotation(w *world, p *plan, s *corev1.Secret) {
 	switch {
 	case p.trust.ended(w.now): // it wasn't refused, so there is one to take its place
 		move = promote
+	case p.trust.next != nil && !validAt(p.trust.next.Cert(), w.now): // made by a clock that was wrong; it must never sign
+		move = begin
 	case move == settle:
 		return
 	case w.now.Before(at):

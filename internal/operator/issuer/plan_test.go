@@ -311,6 +311,32 @@ func TestACAThatEndsAmidItsRotationIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// TestAClockThatWasWrongLeavesNothingOfTheFuture: for a while it was nine years ahead, so that a rotation began, and every
+// certificate was made anew. Once it is right again all of it is made anew, and the CA that was made then never signs.
+func TestAClockThatWasWrongLeavesNothingOfTheFuture(t *testing.T) {
+	s := newScene(t)
+	first := string(s.ca().Data["tls.crt"])
+	s.now = today.Add(9 * 365 * day)
+	s.settle()
+	wrong := string(s.ca().Data[nextCert])
+	s.now = today.Add(day)
+	if got := s.issuer.cfg.plan(s.world).text(); got != "begin quorate-ca, "+allIssued {
+		t.Errorf("got %s", got)
+	}
+	s.settle()
+	if next := string(s.ca().Data[nextCert]); wrong == "" || next == wrong || string(s.ca().Data["tls.crt"]) != first {
+		t.Fatal("a CA of the future is to come, or signs")
+	}
+	for range 30 {
+		s.now = s.now.Add(day)
+		s.settle()
+	}
+	p := s.issuer.cfg.plan(s.world)
+	if p.trust == nil || p.inForce != 5 || p.trust.changing() || string(s.ca().Data["tls.crt"]) == first {
+		t.Errorf("a month later: %s; %d in force", p.text(), p.inForce)
+	}
+}
+
 // TestASettledNoteOfTheFutureDoesNotCount, as a clock that went back leaves one, nor one that nobody can read.
 func TestASettledNoteOfTheFutureDoesNotCount(t *testing.T) {
 	for _, note := range []string{date(today.Add(4000 * day)), "yesterday"} {

@@ -97,6 +97,10 @@ func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // ended says whether the CA that signs has ended.
 func (t *trust) ended(now time.Time) bool { return !now.Before(t.current.Cert().NotAfter) }
 
+func validAt(c *x509.Certificate, now time.Time) bool {
+	return !now.Before(c.NotBefore) && now.Before(c.NotAfter)
+}
+
 // bundle is what every ca.crt has to say: all CAs that a certificate in force may be of.
 func (t *trust) bundle() []byte {
 	text := inPEM(t.current.Cert())
