@@ -63,7 +63,7 @@ func helm(t *testing.T, env []string, args ...string) (out, errs string, err err
 
 func execute(t *testing.T, env []string, path string, args ...string) (out, errs string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // not the test's, which is over when it is cleaned up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	var stdout, stderr bytes.Buffer

@@ -45,6 +45,7 @@ func newCluster(t *testing.T, namespace string) *cluster {
 		t.Fatal(err)
 	}
 	c.addNamespace(namespace)
+	c.kubectl("config", "set-context", "--current", "--namespace", namespace)
 	return c
 }
 
@@ -99,7 +100,7 @@ func (c *cluster) kubectl(args ...string) string {
 // get reads an object of the namespace.
 func (c *cluster) get(kind, name string) (o object) {
 	c.t.Helper()
-	if err := json.Unmarshal([]byte(c.kubectl("--namespace", c.namespace, "get", kind, name, "--output=json")), &o); err != nil {
+	if err := json.Unmarshal([]byte(c.kubectl("get", kind, name, "--output=json")), &o); err != nil {
 		c.t.Fatal(err)
 	}
 	return o
@@ -159,7 +160,7 @@ func (c *cluster) refuse(want string, args ...string) {
 // everything is the kinds, names and revisions of what a release has in the namespace, not helm's own record of it.
 func (c *cluster) everything() string {
 	c.t.Helper()
-	return c.kubectl("--namespace", c.namespace, "get", "statefulsets,deployments,services,configmaps,poddisruptionbudgets,networkpolicies,roles",
+	return c.kubectl("get", "statefulsets,deployments,services,configmaps,poddisruptionbudgets,networkpolicies,roles",
 		"--output=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{'\\n'}{end}")
 }
 

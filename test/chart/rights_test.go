@@ -26,7 +26,7 @@ func TestTheOperatorsRightsSuffice(t *testing.T) {
 		c.kubectl("delete", "crd", "ratelimitpolicies.quorate.dev")
 	})
 	c.kubectl("wait", "--for=condition=Established", "--timeout=2m", "crd/ratelimitpolicies.quorate.dev")
-	c.kubectl("--namespace", c.namespace, "create", "--filename", c.file(policy))
+	c.kubectl("create", "--filename", c.file(policy))
 	operator := c.startOperator()
 
 	mounted := mounts(c.get("statefulset", "quorate"))

@@ -1,7 +1,6 @@
 package chart_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +34,7 @@ func TestTheAPIServerAcceptsEveryObject(t *testing.T) {
 // dryRun has the API server say what it would do with a render.
 func (c *cluster) dryRun(render string) (string, error) {
 	c.t.Helper()
-	return c.try("--namespace", c.namespace, "apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "--filename", c.file(render))
+	return c.try("apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "--filename", c.file(render))
 }
 
 // refusesMistakes makes some in a render: the API server says so.
@@ -85,7 +84,7 @@ func TestK8S09VolumesNeverChange(t *testing.T) {
 	c.refuse(`storage.storageClass: is "" and can't become "fast"`, chart, withoutDefinitions, "--set=storage.storageClass=fast")
 	c.succeed("upgrade", chart, withoutDefinitions, "--set=logLevel=info")
 	// Nothing collects garbage here, so the pods would stay as they do with --cascade=orphan, which waits for that.
-	c.kubectl("--namespace", c.namespace, "delete", "statefulset", "quorate")
+	c.kubectl("delete", "statefulset", "quorate")
 	c.succeed("upgrade", chart, withoutDefinitions, "--set=storage.size=9Gi")
 	c.get("statefulset", "quorate").expect(t, "9Gi", "spec", "volumeClaimTemplates", 0, "spec", "resources", "requests", "storage")
 	c.refuse(`storage.size: is "9Gi" and can't become "8Gi"`, chart, withoutDefinitions)
@@ -108,7 +107,7 @@ func TestK8S13ScalingIsRefused(t *testing.T) {
 	}
 	c.succeed("upgrade", chart, withoutDefinitions, "--set=replicas=5,partitions=5") // the same, said
 	render := template(t, chart, withoutDefinitions, "--namespace", c.namespace, "--set=replicas=3")
-	out, err := c.try("--namespace", c.namespace, "apply", "--server-side", "--force-conflicts", "--filename", c.file(render))
+	out, err := c.try("apply", "--server-side", "--force-conflicts", "--filename", c.file(render))
 	if err == nil || !strings.Contains(out, "updates to statefulset spec for fields other than") {
 		t.Errorf("the API server: %v %s", err, out)
 	}
@@ -130,7 +129,7 @@ func (c *cluster) keepVolume() {
 	metadata, _ := made["metadata"].(map[string]any)
 	metadata["name"] = "data-quorate-0"
 	claim["metadata"], claim["spec"] = metadata, made["spec"]
-	c.kubectl("--namespace", c.namespace, "create", "--filename", c.file(text(c.t, claim)))
+	c.kubectl("create", "--filename", c.file(text(c.t, claim)))
 }
 
 // TestAnotherNameIsAnotherCluster: so an upgrade can't give one.
@@ -155,7 +154,7 @@ func TestTheUpgradeCheckIsForClustersThatRun(t *testing.T) {
 	expect("first installation", false)
 	c.succeed("upgrade", chart, withoutDefinitions)
 	expect("no node is ready", false)
-	c.kubectl("--namespace", c.namespace, "patch", "statefulset", "quorate", "--subresource=status", "--type=merge",
+	c.kubectl("patch", "statefulset", "quorate", "--subresource=status", "--type=merge",
 		`--patch={"status":{"replicas":3,"readyReplicas":2,"availableReplicas":2}}`)
 	c.succeed("upgrade", chart, withoutDefinitions, "--set=upgradeCheck.enabled=false")
 	expect("turned off", false)
@@ -178,12 +177,12 @@ func TestCRD18PoliciesOutliveTheChart(t *testing.T) {
 	const definition = "ratelimitpolicies.quorate.dev"
 	c.succeed("install", chart)
 	c.kubectl("wait", "--for=condition=Established", "--timeout=2m", "crd/"+definition)
-	c.kubectl("--namespace", c.namespace, "create", "--filename", c.file(policy))
+	c.kubectl("create", "--filename", c.file(policy))
 	uid := func() any { return c.get(definition, "three").at("metadata", "uid") }
 	was := uid()
 	for _, version := range []string{"9.8.7", "9.8.8"} {
 		c.succeed("upgrade", withMark(t, version))
-		c.get("crd", definition).expect(t, "v"+version, "spec", "names", "categories", 1)
+		c.get("crd", definition).expect(t, mark(version), "spec", "names", "categories", 1)
 	}
 	c.succeed("rollback", "1")
 	c.get("crd", definition).expect(t, "null", "spec", "names", "categories", 1)
@@ -199,12 +198,14 @@ func TestCRD18PoliciesOutliveTheChart(t *testing.T) {
 	c.kubectl("delete", "crd", definition)
 }
 
+func mark(version string) string { return "v" + strings.ReplaceAll(version, ".", "-") }
+
 // withMark is the chart in another version, whose resource definition has that version as a category.
 func withMark(t *testing.T, version string) string {
 	t.Helper()
 	folder := otherVersion(t, version, true)
 	file := filepath.Join(folder, "files", crdFile)
-	content := strings.Replace(readFile(t, file), "    categories:\n    - quorate\n", fmt.Sprintf("    categories:\n    - quorate\n    - v%s\n", version), 1)
+	content := strings.Replace(readFile(t, file), "    categories:\n    - quorate\n", "    categories:\n    - quorate\n    - "+mark(version)+"\n", 1)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

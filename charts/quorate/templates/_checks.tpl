@@ -95,7 +95,10 @@ kept when a release was uninstalled know them too.
 {{- $kept = (lookup "v1" "PersistentVolumeClaim" .Release.Namespace (printf "data-%s-0" $name)).metadata | default dict -}}
 {{- end -}}
 {{- $was := get ($kept.annotations | default dict) (include "quorate.genesisAnnotation" .) | default "{}" | fromJson -}}
-{{- range $field, $now := include "quorate.genesis" . | fromJson -}}
+{{- $wanted := include "quorate.genesis" . | fromJson -}}
+{{- /* What others follow from comes first. */ -}}
+{{- range $field := list "replicas" "replication" "partitions" "memory" -}}
+{{- $now := get $wanted $field -}}
 {{- $old := get $was $field -}}
 {{- if and $was (ne $old $now) -}}
 {{- fail (printf "%s: is %s and can't become %s: it was fixed when the cluster was founded, and its nodes don't start with another. Nothing was changed. Set %s back to %s; a release of another name is another cluster" $field $old $now $field $old) -}}
