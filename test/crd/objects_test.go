@@ -134,6 +134,9 @@ func TestTwoAppliersOfOneObject(t *testing.T) {
 		}
 	}
 	expect(apply("anna", name, spec(limit("z", 5), overrides(7))), "z5 b3")
+	if got := apply("anna", name, spec(limit("z", 5), `,"match":{"a":null}`)); !strings.Contains(got.String(), saysValue) {
+		t.Errorf("an entry without a value is applied: %s", got)
+	}
 	twice := apply("anna", name, spec(limit("z", 5)+","+limit("z", 6), ""))
 	if twice.String() == "" {
 		t.Error("two limits of one name are taken")

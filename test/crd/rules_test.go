@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -185,6 +186,67 @@ func TestEveryRuleSaysWhatToDo(t *testing.T) {
 	for _, message := range messages(t) {
 		if !seen[message] {
 			t.Errorf("no case here breaks the rule that says %q", message)
+		}
+	}
+}
+
+// TestBounds: what is as much as there may be passes, one more is refused; the reader says the same.
+func TestBounds(t *testing.T) {
+	server(t)
+	names := func(n int) string {
+		return strings.NewReplacer(`:"v"`, "").Replace(entries(n))
+	}
+	list := func(n int, item string) string {
+		var all []string
+		for i := range n {
+			all = append(all, strings.ReplaceAll(item, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(all, ",")
+	}
+	for _, b := range []struct {
+		name  string
+		most  int
+		other bool // the reader takes more
+		spec  func(n int) string
+	}{
+		{"limits", 16, false, func(n int) string {
+			return `{"limits":[` + list(n, `{"name":"l#","fixedWindow":{"limit":1,"window":"1s"}}`) + `]}`
+		}},
+		{"key", 16, false, func(n int) string { return `{"key":[` + names(n) + `]}` }},
+		{"match", 16, false, func(n int) string { return `{"key":null,"global":true,"match":{` + entries(n) + `}}` }},
+		{"tiers", 64, false, func(n int) string {
+			return `{"tiers":[` + list(n, `{"when":{"plan":"p#"},"amounts":{"window":{"limit":1}}}`) + `]}`
+		}},
+		{"costs", 64, false, func(n int) string { return `{"costs":[` + list(n, `{"when":{"plan":"p#"},"cost":2}`) + `]}` }},
+		{"when", 16, false, func(n int) string { return `{"costs":[{"when":{` + entries(n) + `},"cost":2}]}` }},
+		{"name of a limit", 253, false, func(n int) string {
+			return `{"limits":[{"name":"` + strings.Repeat("n", n) + `","fixedWindow":{"limit":1,"window":"1s"}}]}`
+		}},
+		{"quota", 253, false, func(n int) string { return `{"quota":"` + strings.Repeat("n", n) + `"}` }},
+		{"domain", 253, false, func(n int) string { return `{"domain":"` + strings.Repeat("n", n) + `"}` }},
+		{"name of an entry", 128, false, func(n int) string { return `{"key":["` + strings.Repeat("n", n) + `"]}` }},
+		{"name in a match", 128, false, func(n int) string { return `{"match":{"` + strings.Repeat("n", n) + `":"v"}}` }},
+		{"value", 1024, false, func(n int) string { return `{"match":{"n":"` + strings.Repeat("v", n) + `"}}` }},
+		{"duration", 24, true, func(n int) string { return `{"keepHistory":"` + strings.Repeat("0", n-2) + `1h"}` }},
+	} {
+		for more := range 2 {
+			spec := with(t, b.spec(b.most+more))
+			if got := tryCreate(spec); (got.String() == "") != (more == 0) {
+				t.Errorf("%s, %d: the API server says %.300q of %.300s", b.name, b.most+more, got.String(), spec)
+			}
+			if _, err := readSpec(spec); (err == nil) != (more == 0 || b.other) {
+				t.Errorf("%s, %d: the reader says %v of %.300s", b.name, b.most+more, err, spec)
+			}
+		}
+	}
+	for field, words := range map[string][]string{
+		"mode": {"Enforce", "Shadow"}, "onUnavailable": {"Deny", "Allow"}, "transition": {"Conservative", "FromNow"},
+	} {
+		for _, word := range append(words, "Other", strings.ToLower(words[0])) {
+			got := tryCreate(with(t, fmt.Sprintf(`{%q:%q}`, field, word)))
+			if (got.String() == "") != slices.Contains(words, word) {
+				t.Errorf("%s: %s: the API server says %q", field, word, got.String())
+			}
 		}
 	}
 }
