@@ -26,6 +26,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// From the first signal on the next one ends the process at once: whoever asks twice doesn't want to wait.
 	context.AfterFunc(ctx, stop)
+	// A connection to the API server on which nothing comes is given up before the lease is.
+	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "8", "HTTP2_PING_TIMEOUT_SECONDS": "4"} {
+		if os.Getenv(name) == "" {
+			_ = os.Setenv(name, seconds) // the names are fine, which is all that could be wrong
+		}
+	}
 	p := program{out: os.Stdout, errs: os.Stderr, getenv: os.Getenv, kube: kubeconfig.GetConfig}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }

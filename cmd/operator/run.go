@@ -50,6 +50,7 @@ type station struct {
 	config *config
 	log    *slog.Logger
 	kube   *rest.Config
+	name   string // under which it leads: each of its managers, so that the next one needn't wait for the lease to end
 
 	ready    atomic.Bool                         // the manager runs, and its cache is in sync
 	registry atomic.Pointer[prometheus.Registry] // of the manager that runs
@@ -62,7 +63,11 @@ func (p *program) serve(ctx context.Context, c *config) error {
 	s := &station{program: p, config: c, log: slog.New(handler)}
 	log.SetLogger(logr.FromSlogHandler(handler))
 	klog.SetLogger(logr.FromSlogHandler(handler))
-	var err error
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	s.name = fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())
 	if s.kube, err = p.kube(); err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
@@ -200,14 +205,10 @@ func (s *station) lease() (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, err
-	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: s.config.Namespace, Name: leaseName},
 		Client:     client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: s.name},
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -304,10 +305,10 @@ func TestRightsThatAreTakenAwayRemoveNothing(t *testing.T) {
 	rules := role.Rules
 	role.Rules = rules[2:]
 	w.must(w.kube.Update(t.Context(), role))
-	t.Cleanup(func() {
-		w.must(w.kube.Get(t.Context(), client.ObjectKeyFromObject(role), role))
+	t.Cleanup(func() { // the test's own context has ended then
+		w.must(w.kube.Get(context.Background(), client.ObjectKeyFromObject(role), role))
 		role.Rules = rules
-		w.must(w.kube.Update(t.Context(), role))
+		w.must(w.kube.Update(context.Background(), role))
 	})
 	w.gate.close(false) // its watch begins anew
 	rig.Eventually(t, "the operator to be refused", func() bool { return strings.Contains(w.operator.Stderr.String(), "forbidden") })
