@@ -715,3 +715,18 @@ func TestCRD03DurationForms(t *testing.T) {
 		}
 	}
 }
+
+// TestMessagesAreBounded: an event has room for 1 KiB, and takes nothing longer.
+func TestMessagesAreBounded(t *testing.T) {
+	o := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+	for i := range 16 {
+		o.Spec.Limits = append(o.Spec.Limits, v1alpha1.Limit{Name: v1alpha1.Name(fmt.Sprint("l", i)), FixedWindow: &v1alpha1.Window{Window: "1d"}})
+	}
+	long := read(o).fault.message
+	o.Spec.Limits[0].Name = v1alpha1.Name(strings.Repeat("é", 5000))
+	for _, message := range []string{long, read(o).fault.message} {
+		if len(message) > 1000 || !strings.Contains(message, " more") && !strings.HasSuffix(message, "...") {
+			t.Errorf("%d bytes: %s", len(message), message)
+		}
+	}
+}

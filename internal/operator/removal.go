@@ -116,10 +116,15 @@ func hashOf(policies []policy.Policy) string {
 	return hex.EncodeToString(h.Sum(nil)[:enough])
 }
 
-// list is the policies' names, one a line.
+// list is the policies' names, one a line, as many as a ConfigMap has room for.
 func (r *removals) list() string {
+	const most = 1000
 	var b strings.Builder
 	for i := range r.policies {
+		if i == most {
+			fmt.Fprintf(&b, "and %d more\n", len(r.policies)-most)
+			break
+		}
 		fmt.Fprintf(&b, "%s\n", nameOf(&r.policies[i]))
 	}
 	return b.String()

@@ -102,8 +102,8 @@ func problem(path, message string) string {
 	return "spec." + path + ": " + message
 }
 
-// maxMessage bounds what a condition says, in bytes.
-const maxMessage = 1 << 10
+// maxMessage bounds what a condition says, in bytes: an event, which says it too, has room for 1 KiB.
+const maxMessage = 900
 
 // abridge joins lines, as many as fit, and says how many more there are.
 func abridge(lines []string) string {
