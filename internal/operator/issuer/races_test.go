@@ -303,10 +303,11 @@ func errorOf(err error) error {
 
 // process is one that has a Secret mounted, and sees what is in it some time later.
 type process struct {
+	k      *kubernetes
 	at     string
 	lag    time.Duration
 	keeper *access.Keeper
-	seen   []version // what the Secret held, and since when
+	held   []version // what the Secret held, and since when
 }
 
 type version struct {
@@ -314,70 +315,76 @@ type version struct {
 	access.Contents
 }
 
-// now is what the process sees.
-func (p *process) now(now time.Time) (access.Contents, error) {
-	seen := p.seen[0]
-	for _, v := range p.seen {
-		if !v.since.Add(p.lag).After(now) {
+func (k *kubernetes) start(at string, lag time.Duration) *process {
+	k.t.Helper()
+	p := &process{k: k, at: at, lag: lag, held: []version{{k.clock.now(), k.contents(at)}}}
+	var err error
+	if p.keeper, err = access.OpenFrom(p.sees, k.clock.now); err != nil {
+		k.t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) sees() (access.Contents, error) {
+	seen := p.held[0]
+	for _, v := range p.held {
+		if !v.since.Add(p.lag).After(p.k.clock.now()) {
 			seen = v
 		}
 	}
 	return seen.Contents, nil
 }
 
-// TestARotationOfTheCABreaksNoConnection: through the lives of three CAs, every process lets every other one in at any time, be it
-// up to date, an hour late or two days. And nobody is left with a CA that was.
+// look says whether something new came into force. It must fit.
+func (p *process) look() bool {
+	p.k.t.Helper()
+	if c := p.k.contents(p.at); c != p.held[len(p.held)-1].Contents {
+		p.held = append(p.held, version{p.k.clock.now(), c})
+	}
+	changed, err := p.keeper.Reload()
+	if err != nil {
+		p.k.t.Fatalf("%v: %s: %v", p.k.clock.now(), p.at, err)
+	}
+	return changed
+}
+
+func (p *process) mustLetIn(who string, caller *access.Keeper) {
+	p.k.t.Helper()
+	if _, err := connect(p.k.t, p.keeper.ServerTLS(), caller.ClientTLS(anybody)); err != nil {
+		p.k.t.Fatalf("%v: %s with %s: %v", p.k.clock.now(), who, p.at, err)
+	}
+}
+
+// TestARotationOfTheCABreaksNoConnection: through the lives of three CAs, every process lets every other one in at any time,
+// be it up to date, an hour late or two days. And nobody is left with a CA that was.
 func TestARotationOfTheCABreaksNoConnection(t *testing.T) {
 	k := newKubernetes(t)
 	i := k.operator(interceptor.Funcs{}, func(c *issuer.Config) { c.Lifetime, c.CALifetime, c.Resync = 10*day, 100*day, 18*time.Hour })
 	k.reconcile(i)
-	var all []*process
-	for n, lag := range []time.Duration{0, time.Hour, 2 * day} {
-		p := &process{at: []string{"rate/quorate-node-n0", "rate/quorate-node-n1", "media/quorate-gateway"}[n], lag: lag}
-		p.seen = []version{{k.clock.now(), k.contents(p.at)}}
-		keeper, err := access.OpenFrom(func() (access.Contents, error) { return p.now(k.clock.now()) }, k.clock.now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.keeper = keeper
-		all = append(all, p)
-	}
+	all := []*process{k.start("rate/quorate-node-n0", 0), k.start("rate/quorate-node-n1", time.Hour), k.start("media/quorate-gateway", 2*day)}
 	cas, looks := map[string]bool{}, 0
 	for end := today.Add(172 * day); k.clock.now().Before(end); k.clock.advance(k.reconcile(i)) {
 		if looks++; looks > 2000 {
 			t.Fatalf("at %v after %d looks", k.clock.now(), looks)
 		}
 		cas[k.contents(caSecret).Cert] = true
-		news := false
+		news := map[*process]bool{}
 		for _, p := range all {
-			if c := k.contents(p.at); c != p.seen[len(p.seen)-1].Contents {
-				p.seen = append(p.seen, version{k.clock.now(), c})
-			}
-			changed, err := p.keeper.Reload()
-			if err != nil {
-				t.Fatalf("%v: %s: %v", k.clock.now(), p.at, err)
-			}
-			news = news || changed
-		}
-		if !news { // and none has ended: a reload would have said so
-			continue
+			news[p] = p.look()
 		}
 		for _, p := range all {
 			for _, q := range all {
-				if _, err := connect(t, p.keeper.ServerTLS(), q.keeper.ClientTLS(anybody)); err != nil {
-					t.Fatalf("%v: %s with %s: %v", k.clock.now(), q.at, p.at, err)
+				if news[p] || news[q] { // none has ended: a look would have said so
+					p.mustLetIn(q.at, q.keeper)
 				}
 			}
-			if _, err := connect(t, p.keeper.ServerTLS(), k.own(i).ClientTLS(anybody)); err != nil {
-				t.Fatalf("%v: the operator with %s: %v", k.clock.now(), p.at, err)
+			if news[p] {
+				p.mustLetIn("the operator", k.own(i))
 			}
 		}
 	}
-	if len(cas) != 3 {
-		t.Errorf("%d CAs in 172 days", len(cas))
-	}
-	if n := strings.Count(all[0].seen[len(all[0].seen)-1].CA, "BEGIN"); n > 2 {
-		t.Errorf("%d CAs are trusted at the end", n)
+	if last := all[0].held[len(all[0].held)-1]; len(cas) != 3 || strings.Count(last.CA, "BEGIN") > 2 {
+		t.Errorf("%d CAs in 172 days; trusted at the end:\n%s", len(cas), last.CA)
 	}
 }
 
