@@ -133,9 +133,13 @@ func (k *kubernetes) helm(t *testing.T, args ...string) string {
 	return out
 }
 
-// ask asks a port of a pod for a path, through the API server.
+// ask asks a port of a pod for a path, through the API server. Nobody is waited for who is cut off.
 func (k *kubernetes) ask(pod string, port int, path string) (string, error) {
-	return k.try("get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", namespace, pod, port, path))
+	limit := "--request-timeout=3s"
+	if port == askerPort { // it may be busy, and is never cut off
+		limit = "--request-timeout=60s"
+	}
+	return k.try("get", limit, "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", namespace, pod, port, path))
 }
 
 // eventually looks until there is nothing left that lacks, and ends the test if that takes longer than patience.
@@ -147,9 +151,13 @@ func eventually(t *testing.T, what string, lacks func() string) {
 // within is eventually, for what takes its time.
 func within(t *testing.T, limit time.Duration, what string, lacks func() string) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(lookEvery) {
+	began := time.Now()
+	for end := began.Add(limit); ; time.Sleep(lookEvery) {
 		lack := lacks()
 		if lack == "" {
+			if took := time.Since(began); took > time.Second {
+				t.Logf("%.0f s for %s", took.Seconds(), what)
+			}
 			return
 		}
 		if time.Now().After(end) {

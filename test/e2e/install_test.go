@@ -104,7 +104,10 @@ func (r *run) loadImages(t *testing.T) {
 	r.script(t, "load-image.sh", filepath.Join(dir, "quorate.tar"), tar)
 }
 
-const askerImage = "localhost/asker:1"
+const (
+	askerImage = "localhost/asker:1"
+	askerPort  = 9090
+)
 
 // pack makes Quorate's image of a folder of programs.
 func (r *run) pack(t *testing.T, tar, name, programs string) *image.Image {
@@ -174,7 +177,7 @@ type told struct {
 // check has an application ask its gateway once.
 func (r *run) check(t *testing.T, asker, query string) (a told) {
 	t.Helper()
-	text, err := r.ask(asker, 9090, "ask?"+query)
+	text, err := r.ask(asker, askerPort, "ask?"+query)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &a)
 	}

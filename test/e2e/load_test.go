@@ -29,7 +29,7 @@ type load struct {
 type amounts struct{ burst, minute uint64 }
 
 // usual lets through about half of what is asked for.
-func usual() amounts { return amounts{burst: 10, minute: 60} }
+func usual() amounts { return amounts{burst: 10, minute: 40} }
 
 func (a amounts) text() string {
 	return fmt.Sprintf(`apiVersion: quorate.dev/v1alpha1
@@ -112,7 +112,7 @@ func (l *load) seen(t *testing.T) (sum figures) {
 // tell tells an asker something.
 func (l *load) tell(t *testing.T, name, what string) (f figures) {
 	t.Helper()
-	text, err := l.ask(name, 9090, what)
+	text, err := l.ask(name, askerPort, what)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &f)
 	}
@@ -166,7 +166,7 @@ func judge(t *testing.T, r *run) {
 		if f.Failed != "" {
 			t.Errorf("%s saw what must never be: %s", name, f.Failed)
 		}
-		text, err := r.ask(name, 9090, "history")
+		text, err := r.ask(name, askerPort, "history")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,19 +53,19 @@ func TestQuorateOnKubernetes(t *testing.T) {
 	if os.Getenv("E2E") == "" {
 		t.Skip("needs root and a Kubernetes: make e2e")
 	}
-	wanted := regexp.MustCompile(os.Getenv("STEPS"))
+	wanted, began := regexp.MustCompile(os.Getenv("STEPS")), time.Now()
 	r := &run{kubernetes: startKubernetes(t)}
 	r.load = &load{kubernetes: r.kubernetes}
 	for _, s := range steps() {
 		if !s.always && !wanted.MatchString(s.name) {
 			continue
 		}
-		began := time.Now()
+		stepBegan := time.Now()
 		ok := t.Run(s.name, func(t *testing.T) { s.do(t, r) })
 		if !ok {
 			r.tell(t)
 			t.FailNow() // the steps that follow build on this one
 		}
-		t.Logf("%s: %.0f s", s.name, time.Since(began).Seconds())
+		t.Logf("%s: %.0f s of %.0f", s.name, time.Since(stepBegan).Seconds(), time.Since(began).Seconds())
 	}
 }

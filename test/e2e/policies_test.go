@@ -56,7 +56,7 @@ func policiesEdited(t *testing.T, r *run) {
 	r.apply(t, budget("budget", 2, ""))
 	r.programmed(t, "budget")
 	allowed(0)
-	for _, a := range []amounts{{burst: 6, minute: 40}, {burst: 14, minute: 90}, usual()} {
+	for _, a := range []amounts{{burst: 6, minute: 30}, {burst: 14, minute: 90}, usual()} {
 		r.load.apply(t, a)
 		r.load.goesOn(t)
 	}

@@ -21,7 +21,7 @@ const (
 	// keys are asked for by all callers of all pods at once, far beyond their amounts.
 	keys = 16
 	// keysLive is for how long the same keys are asked for: a key's history stays short enough to be searched.
-	keysLive   = 20 * time.Second
+	keysLive   = 10 * time.Second
 	thinkLeast = 20 * time.Millisecond
 	thinkMore  = 40 * time.Millisecond
 	// askWithin is longer than a gateway takes for anything.
