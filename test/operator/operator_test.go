@@ -233,6 +233,29 @@ func TestCRD19AWatchThatDiesIsMadeUpFor(t *testing.T) {
 	w.await("p", "Accepted Programmed 3 3/3")
 }
 
+// TestNodesTakeTheCertificatesThatTheOperatorIssues, and the operator's own, which is in no Secret.
+func TestNodesTakeTheCertificatesThatTheOperatorIssues(t *testing.T) {
+	w := newEmptyWorld(t)
+	w.nodes = programs.Prepare(t, rig.Shape{})
+	w.security = "certificates: {nodes: [n1, n2, n3], prefix: quorate}"
+	w.begin()
+	for _, name := range rig.Names() {
+		secret := &corev1.Secret{}
+		rig.Eventually(t, "the certificate of "+name, func() bool {
+			return w.kube.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "quorate-node-" + name}, secret) == nil
+		})
+		files := w.nodes.Files(name)
+		for path, key := range map[string]string{files.CA: "ca.crt", files.Cert: "tls.crt", files.Key: "tls.key"} {
+			rig.Write(t, path, string(secret.Data[key]))
+		}
+	}
+	w.nodes.Begin(t, rig.Names()...)
+	w.nodes.Ready(t, rig.Names()...)
+	w.apply("p 3")
+	w.await("p", "Accepted Programmed 1 3/3")
+	w.end()
+}
+
 var five = []string{"p0 3", "p1 3", "p2 3", "p3 3", "p4 3"}
 
 const allFive = "default/p0=3 default/p1=3 default/p2=3 default/p3=3 default/p4=3"
@@ -329,7 +352,7 @@ func TestAnotherAPIServersPoliciesRemoveNothing(t *testing.T) {
 	other, err := startServer()
 	w.must(err)
 	defer func() { w.must(other.env.Stop()) }()
-	there := &world{apiServer: other, t: t, nodes: w.nodes}
+	there := &world{apiServer: other, t: t, nodes: w.nodes, security: w.security}
 	there.established()
 	there.begin()
 	there.holds(allFive, 5)

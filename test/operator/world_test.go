@@ -131,6 +131,11 @@ func rights() []client.Object {
 		rule("", "configmaps", "create"),
 		named(rule("", "configmaps", "get", "list", "watch", "update", "patch", "delete"), "quorate-held-removal"),
 	}}
+	// And what internal/operator/issuer asks for.
+	own.Rules = append(own.Rules, rule("", "secrets", "create"))
+	for _, secret := range []string{"quorate-ca", "quorate-gateway", "quorate-node-n1", "quorate-node-n2", "quorate-node-n3"} {
+		own.Rules = append(own.Rules, named(rule("", "secrets", "get", "update"), secret))
+	}
 	subjects := []rbacv1.Subject{{Kind: "User", Name: user}}
 	return []client.Object{
 		everywhere, own,
@@ -146,10 +151,22 @@ type world struct {
 	gate     *gate // between the operator and the API server
 	nodes    *rig.Nodes
 	operator *rig.Process
+	security string // the line of its configuration
 }
 
-// newWorld has no policy anywhere, and an operator that runs.
+// newWorld has no policy anywhere, nodes, and an operator that runs.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := newEmptyWorld(t)
+	w.nodes = programs.Found(t, rig.Shape{})
+	files := w.nodes.Files("policy-writer")
+	w.security = fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}", files.CA, files.Cert, files.Key)
+	w.begin()
+	return w
+}
+
+// newEmptyWorld has nobody in it.
+func newEmptyWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("needs an API server: KUBEBUILDER_ASSETS is not set (make envtest)")
@@ -158,9 +175,8 @@ func newWorld(t *testing.T) *world {
 	if api.err != nil {
 		t.Fatal(api.err)
 	}
-	w := &world{apiServer: api.server, t: t, nodes: programs.Found(t, rig.Shape{})}
+	w := &world{apiServer: api.server, t: t}
 	w.clean()
-	w.begin()
 	return w
 }
 
@@ -226,11 +242,10 @@ func (w *world) operate(s *apiServer) *rig.Process {
 	config := filepath.Join(dir, "kubeconfig")
 	rig.Write(w.t, config, strings.ReplaceAll(string(s.config), strings.TrimSuffix(target, "/"), w.gate.address))
 	w.t.Setenv("KUBECONFIG", config)
-	files := w.nodes.Files("policy-writer")
 	file := filepath.Join(dir, "operator.yaml")
-	rig.Write(w.t, file, fmt.Sprintf("nodes: ['%s']\ntls: {ca: %s, cert: %s, key: %s}\nnamespace: %s\nresync: 2s\n"+
+	rig.Write(w.t, file, fmt.Sprintf("nodes: ['%s']\n%s\nnamespace: %s\nresync: 2s\n"+
 		"metricsAddress: '127.0.0.1:0'\nhealthAddress: '127.0.0.1:0'\nallowedDomains: [{namespace: default, domains: [shop]}]\n",
-		strings.Join(w.nodes.Addresses(), "', '"), files.CA, files.Cert, files.Key, system))
+		strings.Join(w.nodes.Addresses(), "', '"), w.security, system))
 	p := programs.Launch(w.t, "operator", "run", "--config", file)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
