@@ -255,9 +255,10 @@ func (w *world) operate(s *apiServer) *rig.Process {
 	return p
 }
 
-// end stops the operator in order.
+// end stops the operator in order, once it has come so far that it listens to signals.
 func (w *world) end() {
 	w.t.Helper()
+	w.address("health")
 	if status := w.operator.Terminate(w.t, syscall.SIGTERM); status != 0 {
 		w.t.Errorf("the operator ended with %d", status)
 	}
