@@ -175,7 +175,7 @@ func imageBuiltElsewhere(t *testing.T, r *run) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	copying := exec.Command("bash", "-euc", fmt.Sprintf("set -o pipefail; tar -c --null -T - --ignore-failed-read -C %s | tar -x -C %s", root, dir))
+	copying := exec.Command("bash", "-euc", fmt.Sprintf("set -o pipefail; tar -c -C %s --ignore-failed-read --null -T - | tar -x -C %s", root, dir))
 	copying.Stdin = strings.NewReader(string(files))
 	if out, err := copying.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
