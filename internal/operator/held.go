@@ -56,10 +56,11 @@ func shownOf(m *corev1.ConfigMap) int {
 	return n
 }
 
-// show brings the ConfigMap in line with what is held: where nothing is, it goes, and with it what was confirmed.
+// show brings the ConfigMap in line with what is held. Where nothing is missed any more it goes, and with it what was
+// confirmed; while what was confirmed has yet to go, it stays as it is.
 func (r *Reconciler) show(ctx context.Context, m *corev1.ConfigMap, held *removals) error {
 	switch {
-	case !held.held && m == nil:
+	case !held.held && (m == nil || len(held.policies) > 0 && !held.gone):
 		return nil
 	case !held.held:
 		if err := client.IgnoreNotFound(r.client.Delete(ctx, m, client.Preconditions{UID: &m.UID})); err != nil {

@@ -47,6 +47,7 @@ type world struct {
 	settle    time.Duration // for how long that must be so before it counts
 	of        int           // how many policies were in force when removals began to be missed; 0: not known
 	confirmed string        // the hash of the removals that somebody confirmed; empty: of none
+	holding   bool          // removals were held when this was last looked at
 	keepAll   bool          // nothing is removed this time
 }
 
@@ -107,7 +108,7 @@ func makePlan(w *world) *plan {
 		p.place(o)
 	}
 	p.remove()
-	p.plan.set = policy.Set{Policies: p.ordered(), Domains: w.domains}.Clone()
+	p.plan.set = policy.Set{Policies: p.ordered(), Domains: p.allDomains()}.Clone()
 	p.plan.set.Normalize()
 	return p.plan
 }
@@ -203,6 +204,20 @@ func (p *planner) fits(o *object, quota name) verdict {
 	}
 	p.size = size
 	return verdict{}
+}
+
+// allDomains are those of the configuration, and as they are in force those that only policies without an object are in: what
+// stays, stays with what its domain requires.
+func (p *planner) allDomains() []policy.Domain {
+	all := slices.Clone(p.domains)
+	for _, d := range p.force.set.Domains {
+		named := func(o policy.Domain) bool { return o.Name == d.Name }
+		stays := func(i int) bool { return p.force.set.Policies[i].Domain == d.Name }
+		if !slices.ContainsFunc(all, named) && slices.ContainsFunc(p.kept, stays) {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // ordered is all policies of the plan in their order: by object, and what stays without one behind what it

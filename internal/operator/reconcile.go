@@ -44,6 +44,7 @@ const (
 	awaitWithin    = 15 * time.Second // an election, and a bit
 	soon           = 5 * time.Second  // until the next look where something is under way
 	maxRounds      = 10               // of refusals
+	observeShare   = 3                // of the time for all of it, to hear what is in force
 )
 
 // Reconciler brings the nodes' policies in line with the objects. One reconcile runs at a time.
@@ -101,9 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	p.world = world{
 		domains: r.cfg.Domains, allowed: r.cfg.Allowed, missed: r.missed, now: r.cfg.Now(), settle: r.cfg.Settle,
-		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), keepAll: !sure,
+		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), holding: p.shown != nil, keepAll: !sure,
 	}
-	if p.seen, err = observe(ctx, r.cfg.Nodes, r.force); err != nil {
+	if p.seen, err = p.observe(ctx); err != nil {
 		return reconcile.Result{}, errors.Join(err, p.blind(ctx))
 	}
 	if err := p.bring(ctx); err != nil {
@@ -111,6 +112,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	r.cfg.Metrics.success.Set(float64(r.cfg.Now().Unix()))
 	return reconcile.Result{RequeueAfter: p.next()}, nil
+}
+
+// observe asks the nodes, and leaves time to say of each object that none answers.
+func (p *pass) observe(ctx context.Context) (*observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout/observeShare)
+	defer cancel()
+	return observe(ctx, p.cfg.Nodes, p.force)
 }
 
 // bring puts in force what the plan says, waits until it is, and says what became of each object.

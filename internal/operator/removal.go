@@ -50,7 +50,9 @@ func (p *planner) remove() {
 	if r.of = len(p.force.set.Policies); p.of > 0 {
 		r.of = min(r.of, p.of)
 	}
-	r.held = r.hash != p.confirmed && p.tooMany(r)
+	// Once something is held it stays held until all of it is back or its removal is confirmed: objects that are restored come
+	// back one by one, and the last of them must not be taken for deleted because they are few.
+	r.held = r.hash != p.confirmed && (p.holding || p.tooMany(r))
 	switch {
 	case r.held:
 		r.wait = 0

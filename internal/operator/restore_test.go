@@ -1,0 +1,134 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/internal/policy"
+)
+
+// TestWhatIsRestoredOneByOneLosesNothing: objects that were deleted by accident come back one after the other, long after.
+// The few that are yet to come aren't taken for a small removal.
+func TestWhatIsRestoredOneByOneLosesNothing(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("operator restarts: ", restarts), func(t *testing.T) {
+			in(t, func(t *testing.T, g *rig) {
+				all := ten(g)
+				var names []string
+				for i := range 5 {
+					names = append(names, fmt.Sprintf("a/p%d", i), fmt.Sprintf("b/p%d", i))
+				}
+				g.remove(names...)
+				remains(g, all, 10)
+				<-time.After(time.Hour)
+				for i, at := range names {
+					if restarts {
+						g.begin()
+					}
+					g.apply(at + " 3")
+					g.rest()
+					g.inForce(all)
+					if left := len(names) - i - 1; left > 0 {
+						remains(g, all, left)
+					}
+				}
+				if g.held() != nil {
+					t.Error("the ConfigMap stays")
+				}
+				g.remove("b/p4") // and one that is deleted now goes
+				g.rest()
+				if got := len(g.nodes.set.Policies); got != 9 {
+					t.Errorf("%d policies in force", got)
+				}
+			})
+		})
+	}
+}
+
+// TestAConfirmationOutlivesARestart: an operator that starts waits until what is missed has settled, and forgets nothing of
+// what was confirmed meanwhile.
+func TestAConfirmationOutlivesARestart(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		g.remove("b/p0", "b/p1", "b/p2")
+		remains(g, all, 3)
+		m := g.held()
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, confirmAnnotation, m.Data[hashKey])
+		if err := g.kube.Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		g.begin()
+		if _, err := g.once(); err != nil {
+			t.Fatal(err)
+		}
+		g.inForce(all) // not yet
+		if g.held() == nil {
+			t.Fatal("the confirmation is gone, and what it confirms isn't")
+		}
+		g.rest()
+		g.inForce("a/p0=3 a/p1=3 a/p2=3 a/p3=3 b/p3=3 a/p4=3 b/p4=3")
+		if g.held() != nil {
+			t.Error("the ConfigMap stays")
+		}
+	})
+}
+
+// TestWhatStaysKeepsItsDomain: a domain that the configuration doesn't name any more stays as it is, with what a check in it
+// requires, for as long as a policy without an object is in it.
+func TestWhatStaysKeepsItsDomain(t *testing.T) {
+	domains := func(w *world) (names []string) {
+		for _, d := range makePlan(w).set.Domains {
+			names = append(names, d.Name)
+		}
+		return names
+	}
+	w := worldOf(t, []string{"a/p"}, []string{"a/p", "b/p", "c/p"})
+	w.force.set.Domains = []policy.Domain{{Name: "a", OnNoMatchAllow: true}, {Name: "b", Required: []string{"user"}}}
+	w.domains = []policy.Domain{{Name: "c"}}
+	if got := domains(w); !slices.Equal(got, []string{"c", "b"}) && !slices.Equal(got, []string{"b", "c"}) {
+		t.Errorf("held: domains %q", got)
+	}
+	w.confirmed = makePlan(w).removals.hash
+	if got := domains(w); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("gone: domains %q", got)
+	}
+}
+
+// silent are nodes that say nothing until nobody listens.
+type silent struct{ *cluster }
+
+func (s silent) Policies(ctx context.Context, _ *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, error) {
+	<-ctx.Done()
+	return nil, nil, ctx.Err()
+}
+
+// TestSilentNodesLeaveTimeToSaySo: statuses are written while there is time for it.
+func TestSilentNodesLeaveTimeToSaySo(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3")
+		g.rest()
+		g.r.cfg.Nodes = silent{g.nodes}
+		g.r.client = interceptor.NewClient(g.kube, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+		g.apply("a/new 3")
+		if _, err := g.once(); err == nil {
+			t.Error("no error")
+		}
+		g.want("a/p", "Accepted Unreachable 1@1.1 0/3")
+		g.want("a/new", "Accepted Unreachable")
+	})
+}
