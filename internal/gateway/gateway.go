@@ -89,6 +89,9 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{cfg: cfg, stopping: make(chan struct{}), failed: make(chan error, 3)}
 	s.metrics = newMetrics(cfg.Registry, func() float64 { return float64(s.inFlight.Load()) })
+	if cfg.Access != nil {
+		showCertificate(cfg.Registry, cfg.Access)
+	}
 	s.grpc = s.newGRPC()
 	s.front = s.newHTTP(s.Front())
 	s.ops = s.newHTTP(s.Ops())

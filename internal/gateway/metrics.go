@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/access"
 )
 
 // Fronts, as metrics and logs call them.
@@ -65,6 +67,20 @@ func newMetrics(r prometheus.Registerer, inFlight func() float64) *metrics {
 		Name: "quorate_gateway_in_flight", Help: "Questions that are being asked.",
 	}, inFlight))
 	return m
+}
+
+// showCertificate registers what is known of the gateway's certificate: nobody else sees it end.
+func showCertificate(r prometheus.Registerer, k *access.Keeper) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_gateway_certificate_not_after_seconds", Help: "When the gateway's certificate, or its CA, ends, in Unix time.",
+	}, func() float64 { return float64(k.NotAfter().Unix()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_gateway_certificate_problem", Help: "1 while the certificate files can't be used as they are.",
+	}, func() float64 {
+		if k.Problem() != nil {
+			return 1
+		}
+		return 0
+	}))
 }
 
 func (m *metrics) answered(route string, status int) {

@@ -35,6 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Policy sets sent to the nodes, by what became of them: changed, refused or failed."}, []string{"result"}),
 	}
 	m.objects(nil)
+	m.version(version{})
 	for _, result := range []string{"changed", "refused", "failed"} {
 		m.applies.WithLabelValues(result)
 	}
@@ -79,6 +80,10 @@ func (m *Metrics) nodes(o *observation) {
 	}
 	m.confirmed.Set(float64(n))
 	m.total.Set(float64(o.partitions))
-	m.set.WithLabelValues("epoch").Set(float64(o.force.version.epoch))
-	m.set.WithLabelValues("number").Set(float64(o.force.version.number))
+	m.version(o.force.version)
+}
+
+func (m *Metrics) version(v version) {
+	m.set.WithLabelValues("epoch").Set(float64(v.epoch))
+	m.set.WithLabelValues("number").Set(float64(v.number))
 }
