@@ -57,6 +57,7 @@ func parseVersion(text string) (v version) {
 // observation is what the nodes say at one moment.
 type observation struct {
 	force      *force
+	cluster    string // its id
 	partitions int
 	confirmed  map[uint32]version // of the partitions whose leaders a majority has confirmed
 }
@@ -79,7 +80,7 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 		return nil, fmt.Errorf("ask the nodes for the policies in force: %w", err)
 	}
 	v := versionOf(wire)
-	if before != nil && before.version == v {
+	if before != nil && before.version == v && before.cluster == o.cluster {
 		o.force = before
 		return o, nil
 	}
@@ -90,16 +91,23 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 		}
 	}
 	o.force = newForce(set, v)
+	o.force.cluster = o.cluster
 	return o, nil
 }
+
+// errAnotherCluster says that the nodes were founded anew since they were first asked.
+var errAnotherCluster = errors.New("the nodes belong to another cluster than a moment before")
 
 // ask reads what every partition enforces.
 func (o *observation) ask(ctx context.Context, nodes Nodes) error {
 	e, err := nodes.Enforced(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.cluster != "" && o.cluster != string(e.Cluster):
+		return errAnotherCluster
 	}
-	o.partitions, o.confirmed = e.Partitions, map[uint32]version{}
+	o.cluster, o.partitions, o.confirmed = string(e.Cluster), e.Partitions, map[uint32]version{}
 	for p, v := range e.Versions {
 		o.confirmed[p] = versionOf(v)
 	}

@@ -55,6 +55,7 @@ type world struct {
 type force struct {
 	set     policy.Set // normalized
 	version version    // zero: none is in force yet
+	cluster string     // whose set it is: another cluster counts its versions anew
 	byName  map[name]int
 	byQuota map[name]int
 	sizes   []int    // of the policies, in bytes

@@ -161,6 +161,9 @@ var errOvertaken = errors.New("another set of policies came into force meanwhile
 
 // take takes in the set in force, and plans from there.
 func (p *pass) take(f *force) {
+	if p.force != nil && p.force.cluster != f.cluster {
+		p.memory = memory{} // of another one
+	}
 	p.force = f
 	p.memory.see(p.objects, p.readings, f)
 	p.world.force, p.world.objects = f, nil
@@ -184,6 +187,7 @@ func (p *pass) act(ctx context.Context) error {
 		if len(response.GetProblems()) == 0 {
 			p.applied = true
 			p.seen.force = newForce(p.plan.set, versionOf(response.GetVersion()))
+			p.seen.force.cluster = p.seen.cluster
 			p.force = p.seen.force
 			p.memory.see(p.objects, p.readings, p.force)
 			return nil

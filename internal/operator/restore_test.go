@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,5 +131,31 @@ func TestSilentNodesLeaveTimeToSaySo(t *testing.T) {
 		}
 		g.want("a/p", "Accepted Unreachable 1@1.1 0/3")
 		g.want("a/new", "Accepted Unreachable")
+	})
+}
+
+// TestAnotherClusterIsReadAnew: nodes that were founded anew count versions from the beginning, and what they enforce under
+// the same version is another set.
+func TestAnotherClusterIsReadAnew(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.nodes.id = "one"
+		g.apply("a/p 3")
+		g.rest()
+		g.want("a/p", "Accepted Programmed 1@1.1 3/3")
+		others := newCluster()
+		others.id = "two"
+		set := g.nodes.set.Clone()
+		set.Policies[0].Limits[0].Amount = 99
+		others.take(set)
+		if others.version != g.nodes.version {
+			t.Fatalf("version %v, want %v", others.version, g.nodes.version)
+		}
+		g.nodes = others
+		g.r.cfg.Nodes = others
+		g.rest()
+		g.inForce("a/p=3")
+		if got := g.says("a/p"); !strings.HasPrefix(got, "Accepted Programmed 1@") {
+			t.Errorf("a/p: %s", got)
+		}
 	})
 }

@@ -43,6 +43,7 @@ type cluster struct {
 	enforce    map[uint32]version
 	cut, stuck map[uint32]bool // nobody confirms these; these follow no more
 	away       bool            // no node answers
+	id         string          // of the cluster
 	meanwhile  func()          // runs before the next set is taken
 	applies    int
 }
@@ -62,7 +63,7 @@ func (c *cluster) Enforced(context.Context) (*quorate.Enforced, error) {
 	if c.away {
 		return nil, errAway
 	}
-	e := &quorate.Enforced{Partitions: partitions, Versions: map[uint32]*quotav1.SetVersion{}}
+	e := &quorate.Enforced{Cluster: []byte(c.id), Partitions: partitions, Versions: map[uint32]*quotav1.SetVersion{}}
 	for p := range uint32(partitions) {
 		if !c.cut[p] {
 			e.Versions[p] = c.enforce[p].wire()
