@@ -67,7 +67,7 @@ check-history: ## Judge what clients of a cluster saw, FILE=lines of JSON
 	$(GO) run ./test/checker/historycheck $(FLAGS) '$(FILE)'
 
 mutants: ## Break the product on purpose and demand that the named tests notice
-	MUTANTS=1 $(GO) test -count=1 -timeout 20m ./test/mutants/...
+	MUTANTS=1 $(GO) test -count=1 -timeout 40m ./test/mutants/...
 
 # SEED=n replays one seed, KIND=power or leases says of which kind, RACE=1 that it ran under the race detector;
 # TRACE=file keeps all that happened.
