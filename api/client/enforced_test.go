@@ -74,6 +74,19 @@ func TestEnforcedPutsTogetherWhatNodesConfirm(t *testing.T) {
 	}
 }
 
+// TestTheLaterTermCountsWhoeverAnswersFirst, and of one term the earlier word.
+func TestTheLaterTermCountsWhoeverAnswersFirst(t *testing.T) {
+	said := func(term, number uint64) *quotav1.PartitionVersion {
+		return &quotav1.PartitionVersion{Term: term, Version: &quotav1.SetVersion{Epoch: 1, Number: number}}
+	}
+	a, b, c := said(4, 7), said(5, 6), said(5, 5)
+	for _, order := range [][]*quotav1.PartitionVersion{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
+		if got := client.PutTogether(order...)[0].GetNumber(); got != 5 {
+			t.Errorf("%v: %d", order, got)
+		}
+	}
+}
+
 // TestEnforcedWaitsForNobodyOnceAllIsConfirmed: a node that is frozen leads nothing that counts. Where something is
 // missing it is waited for until the caller's deadline.
 func TestEnforcedWaitsForNobodyOnceAllIsConfirmed(t *testing.T) {

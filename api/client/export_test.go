@@ -1,5 +1,7 @@
 package client
 
+import quotav1 "github.com/quorate/quorate/api/quota/v1"
+
 // MaxHints is the bound of hints.
 const MaxHints = maxHints
 
@@ -22,3 +24,12 @@ func (b Budget) Earn() { b.earn() }
 func (b Budget) Take() bool { return b.take() }
 
 const BudgetAtMost = budgetAtMost / repetition
+
+// PutTogether puts together what nodes said, in this order.
+func PutTogether(said ...*quotav1.PartitionVersion) map[uint32]*quotav1.SetVersion {
+	e := &confirmed{Enforced: Enforced{Versions: map[uint32]*quotav1.SetVersion{}}, terms: map[uint32]uint64{}}
+	for _, v := range said {
+		e.take(v)
+	}
+	return e.Versions
+}
