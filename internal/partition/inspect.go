@@ -73,9 +73,6 @@ func (h *Holdings) inspect(folder string) (err error) {
 	case !seen.begun:
 		return nil
 	}
-	if err := verifyPages(path); err != nil {
-		return lockError(err)
-	}
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly()})
 	if err != nil {
 		return lockError(err)
@@ -146,6 +143,10 @@ func look(path string) (l looked, err error) {
 	if err != nil {
 		return l, err
 	}
+	// First, and by itself: bbolt would follow pages that lead back to themselves for as long as there is memory.
+	if err := verifyPages(path); err != nil {
+		return l, lockError(err)
+	}
 	db, err := bbolt.Open(path, 0o600, readOnly())
 	if err != nil {
 		return l, lockError(err)
@@ -154,8 +155,6 @@ func look(path string) (l looked, err error) {
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			tables++
-			// Every page is looked at here, under protect: a page that makes no sense is this
-			// replica's damage, while opened for writing it would end the process.
 			return b.ForEach(func(key, value []byte) error {
 				if string(name) == logsBucket && len(key) == 8 && rawEntry(value).odd() {
 					l.odd = append(l.odd, binary.BigEndian.Uint64(key))

@@ -227,6 +227,29 @@ func TestWhatTheLibraryWritesIsAnEntry(t *testing.T) {
 	})
 }
 
+// A branch that leads back to itself, as a stale page can: bbolt would go round in it, and remember each round. A look at a
+// folder comes first of all, and must notice.
+func TestPagesThatLeadBackToThemselvesAreNotFollowed(t *testing.T) {
+	folder := t.TempDir()
+	content := logFile(t, folder)
+	circles := 0
+	for n := 2; n < len(content)/pageSize; n++ {
+		if page := content[n*pageSize:]; int(binary.LittleEndian.Uint64(page)) == n && page[8] == 1 {
+			binary.LittleEndian.PutUint64(page[16+8:], uint64(n)) // its first element's page
+			circles++
+		}
+	}
+	if circles == 0 {
+		t.Fatal("the log has no branch")
+	}
+	if err := os.WriteFile(filepath.Join(folder, "raft.db"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := partition.Inspect(folder); !errors.Is(err, partition.ErrDamaged) || !strings.Contains(fmt.Sprint(err), "is named twice") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Any bytes behind the meta pages.
 func FuzzDamagedPages(f *testing.F) {
 	sound := logFile(f, f.TempDir())
