@@ -50,7 +50,11 @@ func accepted(v verdict) metav1.Condition {
 	if v.fault != nil {
 		return condition(v1alpha1.ConditionAccepted, v.fault.reason, v.fault.message)
 	}
-	return condition(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "this revision is part of the policy set")
+	message := "this revision is part of the policy set"
+	if v.waits {
+		message = "nothing stands against this revision but a deleted policy, in whose place it comes"
+	}
+	return condition(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, message)
 }
 
 func programmed(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, seen *observation) metav1.Condition {

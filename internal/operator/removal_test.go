@@ -16,6 +16,163 @@ import (
 	"github.com/quorate/quorate/internal/policy"
 )
 
+// ten are objects in two namespaces, in force.
+func ten(g *rig) (all string) {
+	var list []string
+	for i := range 5 {
+		g.apply(fmt.Sprintf("a/p%d 3", i), fmt.Sprintf("b/p%d 3", i))
+		list = append(list, fmt.Sprintf("a/p%d=3 b/p%d=3", i, i))
+	}
+	g.rest()
+	all = strings.Join(list, " ")
+	g.inForce(all)
+	return all
+}
+
+// remains looks for a while at what is in force, which is to stay, and at what is held.
+func remains(g *rig, inForce string, held int) {
+	g.t.Helper()
+	for range 5 {
+		g.rest()
+		g.inForce(inForce)
+		<-time.After(time.Minute)
+	}
+	m := g.held()
+	if m == nil || strings.Count(m.Data[policiesKey], "\n") != held {
+		g.t.Fatalf("held is %v, want %d", m, held)
+	}
+	if got := g.metric("quorate_operator_held_removals"); got != float64(held) {
+		g.t.Errorf("metric: %v held", got)
+	}
+	if told := g.told(); !slices.ContainsFunc(told, func(e string) bool { return strings.HasPrefix(e, fmt.Sprintf("Warning RemovalHeld %d policies", held)) }) {
+		g.t.Errorf("events %q", told)
+	}
+}
+
+func TestADeletedCRDRemovesNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		for _, namespace := range []string{"a", "b"} { // objects go one by one, with the operator looking on
+			for i := range 5 {
+				g.remove(fmt.Sprintf("%s/p%d", namespace, i))
+				if _, err := g.once(); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Second)
+			}
+		}
+		remains(g, all, 10)
+	})
+}
+
+func TestADeletedNamespaceRemovesNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		for i := range 5 {
+			g.remove(fmt.Sprintf("b/p%d", i))
+			if _, err := g.once(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remains(g, all, 5)
+		g.want("a/p0", "Accepted Programmed 1@1.1 3/3")
+	})
+}
+
+// TestRBACThatReturnsAnEmptyListRemovesNothing, not even to an operator that has just started.
+func TestRBACThatReturnsAnEmptyListRemovesNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		g.begin()
+		g.r.client, g.r.direct = &stale{Client: g.kube}, interceptor.NewClient(g.kube, interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
+		})
+		remains(g, all, 10)
+	})
+}
+
+// TestAnOperatorPointedAtAnotherClusterRemovesNothing: what that cluster has comes in beside, and doesn't make the removal
+// look small, however much it is, and whoever starts anew.
+func TestAnOperatorPointedAtAnotherClusterRemovesNothing(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		other := newRig(t)
+		other.nodes = g.nodes
+		other.begin()
+		more := ""
+		for i := range 100 {
+			other.apply(fmt.Sprintf("%c/other%d 3", 'a'+i%2, i)) // in the same domains
+			more += fmt.Sprintf(" %c/other%d=3", 'a'+i%2, i)
+		}
+		remains(other, all+more, 10)
+		other.want("b/other7", "Accepted Programmed 1@1.2 3/3")
+		hash := other.held().Data[hashKey]
+		other.begin()
+		for range 5 {
+			other.rest()
+			<-time.After(time.Minute)
+		}
+		other.inForce(all + more)
+		if got := other.held().Data[hashKey]; got != hash {
+			t.Errorf("hash %s, was %s", got, hash)
+		}
+	})
+}
+
+// TestAHeldRemovalIsConfirmedByItsHash, and by no other; afterwards nothing of it is left.
+func TestAHeldRemovalIsConfirmedByItsHash(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		g.remove("b/p0", "b/p1", "b/p2")
+		remains(g, all, 3)
+		m := g.held()
+		if !strings.Contains(m.Data[helpKey], "quorate.dev/confirm-removal="+m.Data[hashKey]) {
+			t.Errorf("help: %s", m.Data[helpKey])
+		}
+		confirm := func(hash string) {
+			m := g.held()
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, confirmAnnotation, hash)
+			if err := g.kube.Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			g.rest()
+		}
+		confirm("000000000000")
+		g.inForce(all)
+		g.remove("b/p3")
+		g.rest()
+		confirm(m.Data[hashKey]) // of three, and now there are four
+		g.inForce(all)
+		confirm(g.held().Data[hashKey])
+		g.inForce("a/p0=3 a/p1=3 a/p2=3 a/p3=3 a/p4=3 b/p4=3")
+		if g.held() != nil {
+			t.Error("the ConfigMap stays")
+		}
+		if got := g.metric("quorate_operator_held_removals"); got != 0 {
+			t.Errorf("metric: %v held", got)
+		}
+	})
+}
+
+// TestAHeldRemovalIsConfirmedByQuotactl too: by applying the set without it.
+func TestAHeldRemovalIsConfirmedByQuotactl(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		for i := range 5 {
+			g.remove(fmt.Sprintf("b/p%d", i))
+		}
+		remains(g, all, 5)
+		smaller := g.nodes.set.Clone()
+		smaller.Policies = slices.DeleteFunc(smaller.Policies, func(p policy.Policy) bool { return p.Namespace == "b" })
+		g.nodes.take(smaller)
+		g.rest()
+		g.inForce("a/p0=3 a/p1=3 a/p2=3 a/p3=3 a/p4=3")
+		if g.held() != nil {
+			t.Error("the ConfigMap stays")
+		}
+	})
+}
+
 // TestWhatIsRestoredOneByOneLosesNothing: objects that were deleted by accident come back one after the other, long after.
 // The few that are yet to come aren't taken for a small removal.
 func TestWhatIsRestoredOneByOneLosesNothing(t *testing.T) {
