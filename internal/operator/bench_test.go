@@ -11,18 +11,20 @@ import (
 )
 
 // many are 1,000 objects with 100 overrides each.
-func many() (list []*v1alpha1.RateLimitPolicy) {
+func many() (list []*declared) {
 	for i := range 1000 {
-		o := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("p%d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(i), 0))}}
-		o.Spec.Key = []v1alpha1.EntryName{"user"}
-		o.Spec.Limits = []v1alpha1.Limit{{Name: "l", FixedWindow: &v1alpha1.Window{Limit: 3, Window: "1m"}}}
+		o := &declared{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("p%d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(i), 0))}}
+		s := v1alpha1.RateLimitPolicySpec{}
+		s.Key = []v1alpha1.EntryName{"user"}
+		s.Limits = []v1alpha1.Limit{{Name: "l", FixedWindow: &v1alpha1.Window{Limit: 3, Window: "1m"}}}
 		for j := range 100 {
 			n := int64(j)
-			o.Spec.Overrides = append(o.Spec.Overrides, v1alpha1.Override{
+			s.Overrides = append(s.Overrides, v1alpha1.Override{
 				When:    v1alpha1.When{"user": v1alpha1.EntryValue(fmt.Sprintf("u%d", j))},
 				Amounts: map[string]v1alpha1.Amount{"l": {Limit: &n}},
 			})
 		}
+		o.Spec = asJSON(s)
 		list = append(list, o)
 	}
 	return list

@@ -17,8 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
 // AddToScheme teaches s the types that the operator reads and writes.
@@ -26,7 +24,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	if err := corev1.AddToScheme(s); err != nil {
 		return err
 	}
-	return v1alpha1.AddToScheme(s)
+	addToScheme(s)
+	return nil
 }
 
 // CacheOptions keep the manager's cache to what the operator may read: of all ConfigMaps that one.
@@ -59,7 +58,7 @@ func SetupWithManager(mgr manager.Manager, cfg Config) error {
 	})
 	unique := true
 	return builder.ControllerManagedBy(mgr).Named("policies").
-		Watches(&v1alpha1.RateLimitPolicy{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&declared{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(start).
 		WithOptions(controller.Options{

@@ -7,9 +7,10 @@
 //
 // Invariants:
 //
-//   - Each object is read by the policy file's reader, and a change is judged by package policy, so the answer is the
-//     nodes' own. What is refused is refused whole, and concerns that object alone. Its last good revision stays: the set
-//     in force is the memory of it. So does an object's policy whose domain isn't allowed any more.
+//   - Each object is read by the policy file's reader, as the API server has it, and a change is judged by package policy,
+//     so the answer is the nodes' own. What is refused is refused whole, and concerns that object alone: so is a field
+//     that only a newer version knows. Its last good revision stays: the set in force is the memory of it. So does
+//     an object's policy whose domain isn't allowed any more.
 //   - Seeing nothing is no instruction. An error of a list is no empty list. What the set holds and no object stands
 //     for is removed only once that has been so for a while, and is held where more than one policy and more than a
 //     fifth of the set would go, or the last of a domain: until somebody confirms just these, by the annotation

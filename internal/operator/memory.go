@@ -22,7 +22,7 @@ type holding struct {
 }
 
 // see takes in the set in force, and forgets objects that are gone.
-func (m *memory) see(objects []*v1alpha1.RateLimitPolicy, readings map[types.UID]reading, f *force) {
+func (m *memory) see(objects []*declared, readings map[types.UID]reading, f *force) {
 	unbroken, next := f.version.follows(m.newest), map[types.UID]holding{}
 	for _, o := range objects {
 		at, there := f.byName[name{o.Namespace, o.Name}]
@@ -52,7 +52,7 @@ func (m *memory) see(objects []*v1alpha1.RateLimitPolicy, readings map[types.UID
 // written is the generation that, by the object's own status, the set in force holds; 0: that can't be told. Before a
 // generation is put in force its object is told that it is accepted, so where the newest one that was accepted is
 // another one than that which was enforced, either may be in force.
-func written(o *v1alpha1.RateLimitPolicy) int64 {
+func written(o *declared) int64 {
 	e := o.Status.Enforced
 	if e == nil {
 		return 0

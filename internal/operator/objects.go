@@ -20,7 +20,7 @@ import (
 // the API server says: a watch may have died without a word. A cache that was wrong isn't believed until it is right again.
 // Not sure: it couldn't be compared, so what is missed may be there.
 func (p *pass) list(ctx context.Context) (sure bool, err error) {
-	var all v1alpha1.RateLimitPolicyList
+	var all declaredList
 	if err := p.client.List(ctx, &all); err != nil {
 		return false, fmt.Errorf("list the policies: %w", err)
 	}
@@ -32,7 +32,7 @@ func (p *pass) list(ctx context.Context) (sure bool, err error) {
 		return false, fmt.Errorf("list the policies past a cache that was wrong: %w", err)
 	}
 	if p.doubted {
-		all = v1alpha1.RateLimitPolicyList{}
+		all = declaredList{}
 		if err := p.direct.List(ctx, &all); err != nil {
 			return false, fmt.Errorf("list the policies past a cache that is wrong: %w", err)
 		}
@@ -45,7 +45,7 @@ func (p *pass) list(ctx context.Context) (sure bool, err error) {
 }
 
 // same says whether the API server has the objects of the cache, as they are there.
-func (p *pass) same(ctx context.Context, cached *v1alpha1.RateLimitPolicyList) (bool, error) {
+func (p *pass) same(ctx context.Context, cached *declaredList) (bool, error) {
 	var there metav1.PartialObjectMetadataList
 	there.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind + "List"))
 	if err := p.direct.List(ctx, &there); err != nil {
@@ -120,7 +120,7 @@ func (p *pass) write(ctx context.Context) error {
 }
 
 // statusOf is what is to be said of an object now.
-func (p *pass) statusOf(o *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicyStatus {
+func (p *pass) statusOf(o *declared) v1alpha1.RateLimitPolicyStatus {
 	v := p.plan.verdicts[name{o.Namespace, o.Name}]
 	if p.seen == nil {
 		return lost(o, v)

@@ -80,7 +80,7 @@ func New(cfg Config, cached client.Client, direct client.Reader, recorder events
 // pass is one reconcile.
 type pass struct {
 	*Reconciler
-	objects []*v1alpha1.RateLimitPolicy
+	objects []*declared
 	world   world
 	plan    *plan
 	seen    *observation
@@ -268,7 +268,7 @@ func (p *pass) next() time.Duration {
 }
 
 // tell tells of conditions that turned.
-func (r *Reconciler) tell(o *v1alpha1.RateLimitPolicy, after *v1alpha1.RateLimitPolicyStatus) {
+func (r *Reconciler) tell(o *declared, after *v1alpha1.RateLimitPolicyStatus) {
 	for _, c := range turned(&o.Status, after) {
 		kind := corev1.EventTypeNormal
 		switch {

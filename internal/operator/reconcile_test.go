@@ -230,7 +230,7 @@ func TestCRD06WhatIsDeletedIsRemoved(t *testing.T) {
 		g.inForce("a/p1=3 a/p2=3 a/p4=3 a/p5=3 a/p6=3 a/p7=3 a/p8=3 a/p9=5")
 		g.remove("a/p9")
 		g.edit("a/p9", func(s *v1alpha1.RateLimitPolicySpec) { // another quota under its name
-			s.Quota, s.Limits = "other", g.object("a/p1").Spec.Limits
+			s.Quota, s.Limits = "other", limits(3)
 		})
 		g.rest()
 		g.inForce("a/p1=3 a/p2=3 a/p4=3 a/p5=3 a/p6=3 a/p7=3 a/p8=3 a/p9=3")
@@ -371,11 +371,11 @@ func TestCRD16AnAPIServerThatIsAwayChangesNothing(t *testing.T) {
 // stale is a cache whose watch has died without a word.
 type stale struct {
 	client.Client
-	list v1alpha1.RateLimitPolicyList
+	list declaredList
 }
 
 func (s *stale) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	s.list.DeepCopyInto(list.(*v1alpha1.RateLimitPolicyList))
+	*list.(*declaredList) = *s.list.DeepCopyObject().(*declaredList)
 	return nil
 }
 

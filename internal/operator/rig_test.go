@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -175,7 +176,7 @@ func newRig(t *testing.T) *rig {
 	}
 	g := &rig{t: t, nodes: newCluster()}
 	var mu sync.Mutex
-	g.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.RateLimitPolicy{}).
+	g.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&declared{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				mu.Lock()
@@ -216,35 +217,60 @@ func (g *rig) apply(lines ...string) {
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		g.edit(at, func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Limits = []v1alpha1.Limit{{Name: "l", RollingWindow: &v1alpha1.RollingWindow{Limit: n, Window: "1m"}}}
-		})
+		g.edit(at, func(s *v1alpha1.RateLimitPolicySpec) { s.Limits = limits(n) })
 	}
+}
+
+// limits are a rolling window of so much a minute.
+func limits(n int64) []v1alpha1.Limit {
+	return []v1alpha1.Limit{{Name: "l", RollingWindow: &v1alpha1.RollingWindow{Limit: n, Window: "1m"}}}
 }
 
 // edit changes an object's spec, as the API server does: with another generation. One that isn't there is created.
 func (g *rig) edit(at string, change func(*v1alpha1.RateLimitPolicySpec)) {
 	g.t.Helper()
+	g.write(at, func(was json.RawMessage) any {
+		spec := v1alpha1.RateLimitPolicySpec{}
+		if was == nil {
+			spec.Key = []v1alpha1.EntryName{"user"}
+		} else if err := json.Unmarshal(was, &spec); err != nil {
+			g.t.Fatal(err)
+		}
+		change(&spec)
+		return spec
+	})
+}
+
+// write gives an object another spec.
+func (g *rig) write(at string, specOf func(was json.RawMessage) any) {
+	g.t.Helper()
 	namespace, name, _ := strings.Cut(at, "/")
-	o := &v1alpha1.RateLimitPolicy{}
+	o := &declared{}
 	err := g.kube.Get(g.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if err == nil {
-		change(&o.Spec)
+		o.Spec = asJSON(specOf(o.Spec))
 		o.Generation++
 		err = g.kube.Update(g.t.Context(), o)
 	} else if apierrors.IsNotFound(err) {
 		g.serial++
-		o.ObjectMeta = metav1.ObjectMeta{
+		o = &declared{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Generation: 1, UID: types.UID(strconv.Itoa(g.serial)),
 			CreationTimestamp: metav1.NewTime(time.Unix(int64(1_000+g.serial), 0)),
-		}
-		o.Spec.Key = []v1alpha1.EntryName{"user"}
-		change(&o.Spec)
+		}, Spec: asJSON(specOf(nil))}
 		err = g.kube.Create(g.t.Context(), o)
 	}
 	if err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// asJSON is what the API server makes of a spec.
+func asJSON(spec any) json.RawMessage {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 func (g *rig) remove(list ...string) {
@@ -256,10 +282,10 @@ func (g *rig) remove(list ...string) {
 	}
 }
 
-func (g *rig) object(at string) *v1alpha1.RateLimitPolicy {
+func (g *rig) object(at string) *declared {
 	g.t.Helper()
 	namespace, name, _ := strings.Cut(at, "/")
-	o := &v1alpha1.RateLimitPolicy{}
+	o := &declared{}
 	if err := g.kube.Get(g.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o); err != nil {
 		g.t.Fatal(err)
 	}

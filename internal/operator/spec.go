@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -25,10 +26,10 @@ type reading struct {
 type fault struct{ reason, message string }
 
 // read reads an object as the policy that it would be in a policy file.
-func read(o *v1alpha1.RateLimitPolicy) reading {
-	text, err := asPolicyFile(o)
-	if err != nil {
-		return reading{fault: &fault{v1alpha1.ReasonInvalid, err.Error()}}
+func read(o *declared) reading {
+	text, fault := asPolicyFile(o)
+	if fault != nil {
+		return reading{fault: fault}
 	}
 	set, err := file.Parse("object", text)
 	if err != nil {
@@ -41,14 +42,21 @@ func read(o *v1alpha1.RateLimitPolicy) reading {
 func sizeOf(p policy.Policy) int { return len(policy.Set{Policies: []policy.Policy{p}}.Canonical()) }
 
 // asPolicyFile is a policy file, in JSON, with the object's policy in it.
-func asPolicyFile(o *v1alpha1.RateLimitPolicy) ([]byte, error) {
-	text, err := json.Marshal(map[string]any{"policies": []any{struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-		v1alpha1.RateLimitPolicySpec
-	}{o.Name, o.Namespace, o.Spec}}})
+func asPolicyFile(o *declared) ([]byte, *fault) {
+	var spec map[string]json.RawMessage
+	if err := json.Unmarshal(o.Spec, &spec); err != nil {
+		return nil, &fault{v1alpha1.ReasonInvalid, "spec: " + err.Error()}
+	}
+	fields := map[string]any{"name": o.Name, "namespace": o.Namespace}
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		if _, taken := fields[field]; taken {
+			return nil, &fault{v1alpha1.ReasonNotSupported, "spec." + field + ": " + unknownField}
+		}
+		fields[field] = spec[field]
+	}
+	text, err := json.Marshal(map[string]any{"policies": []any{fields}})
 	if err != nil {
-		return nil, fmt.Errorf("write the spec as JSON: %w", err)
+		return nil, &fault{v1alpha1.ReasonInvalid, "spec: " + err.Error()}
 	}
 	return escape(text), nil
 }
@@ -67,24 +75,39 @@ func escape(text []byte) (escaped []byte) {
 	return escaped
 }
 
-// notYet is how the reader ends what it says of a field that only another version can enforce.
-const notYet = "not supported yet"
+// What the reader says of what only another version knows: of a field, of a word where one of some belongs, and of what this
+// one has a word for and can't enforce. The first two no object of this version's CRD can have.
+const (
+	unknownField = "unknown field"
+	unknownWord  = " is not one of "
+	notYet       = "not supported yet"
+)
 
-// faultOf tells what is wrong with an object in the object's own terms.
+func isUnknown(p file.Problem) bool {
+	return strings.HasPrefix(p.Message, unknownField) || strings.Contains(p.Message, unknownWord)
+}
+
+// faultOf tells what is wrong with an object in the object's own terms. What is unknown comes first: the rest may only seem
+// wrong to whom doesn't know it.
 func faultOf(err error) *fault {
 	broken := &file.Error{}
 	if !errors.As(err, &broken) {
 		return &fault{v1alpha1.ReasonInvalid, err.Error()}
 	}
-	reason := v1alpha1.ReasonNotSupported
-	if slices.ContainsFunc(broken.Problems, func(p file.Problem) bool { return !strings.Contains(p.Message, notYet) }) {
-		reason = v1alpha1.ReasonInvalid
-	}
-	var lines []string
+	reason := v1alpha1.ReasonInvalid
+	var unknown, other []string
+	later := true
 	for _, p := range broken.Problems {
-		lines = append(lines, problem(p.Path, p.Message))
+		if line := problem(p.Path, p.Message); isUnknown(p) {
+			unknown = append(unknown, line)
+		} else {
+			other, later = append(other, line), later && strings.Contains(p.Message, notYet)
+		}
 	}
-	return &fault{reason, abridge(lines)}
+	if len(unknown) > 0 || later {
+		reason = v1alpha1.ReasonNotSupported
+	}
+	return &fault{reason, abridge(append(unknown, other...))}
 }
 
 // problem is one thing that is wrong, at a path as in policies[0].limits[1].fixedWindow.limit of a set or file.

@@ -12,7 +12,7 @@ import (
 )
 
 // statusOf is what is to be said of an object, in view of the set in force.
-func statusOf(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, seen *observation) v1alpha1.RateLimitPolicyStatus {
+func statusOf(o *declared, v verdict, held bool, h *holding, seen *observation) v1alpha1.RateLimitPolicyStatus {
 	s := *o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
 	s.Enforced = nil
@@ -33,7 +33,7 @@ func statusOf(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, see
 }
 
 // set sets a condition. Its time changes only with its status.
-func set(s *v1alpha1.RateLimitPolicyStatus, o *v1alpha1.RateLimitPolicy, c metav1.Condition) {
+func set(s *v1alpha1.RateLimitPolicyStatus, o *declared, c metav1.Condition) {
 	c.ObservedGeneration = o.Generation
 	meta.SetStatusCondition(&s.Conditions, c)
 }
@@ -57,7 +57,7 @@ func accepted(v verdict) metav1.Condition {
 	return condition(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, message)
 }
 
-func programmed(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, seen *observation) metav1.Condition {
+func programmed(o *declared, v verdict, held bool, h *holding, seen *observation) metav1.Condition {
 	says := func(reason, format string, args ...any) metav1.Condition {
 		return condition(v1alpha1.ConditionProgrammed, reason, fmt.Sprintf(format, args...))
 	}
@@ -83,7 +83,7 @@ func programmed(o *v1alpha1.RateLimitPolicy, v verdict, held bool, h *holding, s
 }
 
 // stays says what is enforced of an object in place of its newest revision.
-func stays(o *v1alpha1.RateLimitPolicy, h *holding) string {
+func stays(o *declared, h *holding) string {
 	switch {
 	case h == nil:
 		return "nothing of this object is enforced"
@@ -121,7 +121,7 @@ func some(partitions []int) string {
 
 // lost is what is said of an object while no node tells what is in force. What was said of its newest revision
 // stands; else it is said what can be seen in the object alone.
-func lost(o *v1alpha1.RateLimitPolicy, v verdict) v1alpha1.RateLimitPolicyStatus {
+func lost(o *declared, v verdict) v1alpha1.RateLimitPolicyStatus {
 	s := *o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
 	if s.Enforced != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -141,7 +142,7 @@ func newPlay(t *testing.T, addresses ...string) *play {
 	if err := operator.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kube := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.RateLimitPolicy{}).Build()
+	kube := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(asStored(t, policy("p 0"))).Build()
 	nodes := operator.NewCluster(addresses, func(context.Context) (*tls.Config, error) { return nil, nil })
 	t.Cleanup(func() { nodes.Close() })
 	return &play{t, kube, operator.New(operator.Config{
@@ -150,17 +151,38 @@ func newPlay(t *testing.T, addresses ...string) *play {
 	}, kube, kube, &events.FakeRecorder{})}
 }
 
+// asStored is an object as the API server has it: the operator has no Go type for its spec.
+func asStored(t *testing.T, o *v1alpha1.RateLimitPolicy) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &unstructured.Unstructured{Object: fields}
+	stored.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind))
+	return stored
+}
+
+func (p *play) get(name string) (*v1alpha1.RateLimitPolicy, error) {
+	o := policy(name + " 0")
+	stored := asStored(p.t, o)
+	if err := p.kube.Get(p.t.Context(), client.ObjectKeyFromObject(o), stored); err != nil {
+		return nil, err
+	}
+	return o, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, o)
+}
+
 func (p *play) apply(line string) {
 	p.t.Helper()
-	o, was := policy(line), &v1alpha1.RateLimitPolicy{}
-	err := p.kube.Get(p.t.Context(), client.ObjectKeyFromObject(o), was)
+	o := policy(line)
+	was, err := p.get(o.Name)
 	if err == nil {
 		was.Spec = o.Spec
 		was.Generation++
-		err = p.kube.Update(p.t.Context(), was)
+		err = p.kube.Update(p.t.Context(), asStored(p.t, was))
 	} else {
 		o.UID, o.Generation, o.CreationTimestamp = types.UID(line), 1, metav1.NewTime(time.Unix(1, 0))
-		err = p.kube.Create(p.t.Context(), o)
+		err = p.kube.Create(p.t.Context(), asStored(p.t, o))
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -175,8 +197,8 @@ func (p *play) await(name, want string) {
 	defer func() { p.t.Logf("%s: %s, %v", name, got, last) }()
 	rig.Eventually(p.t, name+": "+want, func() bool {
 		_, last = p.r.Reconcile(p.t.Context(), reconcile.Request{})
-		o := policy(name + " 0")
-		if err := p.kube.Get(p.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		o, err := p.get(name)
+		if err != nil {
 			p.t.Fatal(err)
 		}
 		got = says(o)

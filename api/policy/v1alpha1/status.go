@@ -62,8 +62,8 @@ const (
 	// ReasonDomainNotAllowed (False): the namespace may not use the domain; the operator's configuration says which it may.
 	ReasonDomainNotAllowed = "DomainNotAllowed"
 
-	// ReasonNotSupported (False): the object asks for what this version can't enforce yet, or for a change that it can't
-	// make. The last good revision stays.
+	// ReasonNotSupported (False): the object asks for what this version can't enforce yet, as with a field or a word that only
+	// a newer one knows, or for a change that it can't make. The last good revision stays.
 	ReasonNotSupported = "NotSupported"
 
 	// ReasonRefused (False): the nodes refused the set because of this object. The last good revision stays.
