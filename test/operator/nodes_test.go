@@ -12,7 +12,6 @@ import (
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	quorate "github.com/quorate/quorate/internal/policy"
-	"github.com/quorate/quorate/test/rig"
 )
 
 func sorted(names []string) string {
@@ -20,16 +19,21 @@ func sorted(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// set is the newest set that a node tells of; an empty one if none does.
+// set is the newest set that a node tells of, which is empty at first.
 func (w *world) set() quorate.Set {
 	w.t.Helper()
 	admin, err := client.NewAdmin(w.nodes.Addresses(), w.nodes.TLS(w.t, "reader"))
 	w.must(err)
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
-	defer cancel()
-	text, version, _, err := admin.Policies(ctx)
-	if err != nil || version == nil {
+	var text []byte
+	var version *quotav1.SetVersion
+	eventually(w.t, "a node to tell of its policies", func() bool {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+		defer cancel()
+		text, version, _, err = admin.Policies(ctx)
+		return err == nil
+	})
+	if version == nil {
 		return quorate.Set{}
 	}
 	set, err := quorate.ParseCanonical(text)
@@ -80,5 +84,5 @@ func (w *world) resyncs(n float64) {
 	w.t.Helper()
 	const series = `controller_runtime_reconcile_total{controller="policies",result="requeue_after"}`
 	first := w.metric(series)
-	rig.Eventually(w.t, "more reconciles", func() bool { return w.metric(series) >= first+n })
+	eventually(w.t, "more reconciles", func() bool { return w.metric(series) >= first+n })
 }

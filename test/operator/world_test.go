@@ -1,12 +1,10 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,135 +12,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	"github.com/quorate/quorate/test/rig"
 )
-
-const (
-	crdFile = "../../config/crd/quorate.dev_ratelimitpolicies.yaml"
-	system  = "quorate-system"
-	user    = "operator"
-)
-
-var programs rig.Programs
-
-// api is the API server of this package, which the first test that needs it starts.
-var api struct {
-	once   sync.Once
-	err    error
-	server *apiServer
-}
-
-func TestMain(m *testing.M) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		os.Exit(m.Run())
-	}
-	os.Exit(rig.Run(func(p rig.Programs) int {
-		programs = p
-		code := m.Run()
-		if api.server != nil {
-			if err := api.server.env.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, "stop the API server:", err)
-				code = 1
-			}
-		}
-		return code
-	}, "cmd/quotanode", "cmd/quotactl", "cmd/operator"))
-}
-
-// apiServer is a real one, with the CRD and the operator's rights.
-type apiServer struct {
-	env    *envtest.Environment
-	kube   client.Client
-	config []byte // a kubeconfig of the operator's user
-}
-
-func startServer() (_ *apiServer, err error) {
-	s := &apiServer{env: &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}}
-	cfg, err := s.env.Start()
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = s.env.Stop() // what went wrong first is told
-		}
-	}()
-	cfg.QPS = -1
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	if s.kube, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
-		return nil, err
-	}
-	if err := s.create(append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}}, rights()...)...); err != nil {
-		return nil, err
-	}
-	who, err := s.env.AddUser(envtest.User{Name: user}, nil)
-	if err != nil {
-		return nil, err
-	}
-	s.config, err = who.KubeConfig()
-	return s, err
-}
-
-func (s *apiServer) create(objects ...client.Object) error {
-	for _, o := range objects {
-		if err := s.kube.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// rights are those that internal/operator asks for, and no more.
-func rights() []client.Object {
-	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
-	}
-	named := func(r rbacv1.PolicyRule, name string) rbacv1.PolicyRule {
-		r.ResourceNames = []string{name}
-		return r
-	}
-	everywhere := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
-		rule("quorate.dev", "ratelimitpolicies", "get", "list", "watch"),
-		rule("quorate.dev", "ratelimitpolicies/status", "patch"),
-		rule("events.k8s.io", "events", "create", "patch"),
-	}}
-	at := metav1.ObjectMeta{Name: user, Namespace: system}
-	own := &rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "create"),
-		named(rule("coordination.k8s.io", "leases", "get", "update", "patch"), "quorate-operator"),
-		rule("", "configmaps", "create"),
-		named(rule("", "configmaps", "get", "list", "watch", "update", "patch", "delete"), "quorate-held-removal"),
-	}}
-	// And what internal/operator/issuer asks for.
-	own.Rules = append(own.Rules, rule("", "secrets", "create"))
-	for _, secret := range []string{"quorate-ca", "quorate-gateway", "quorate-node-n1", "quorate-node-n2", "quorate-node-n3"} {
-		own.Rules = append(own.Rules, named(rule("", "secrets", "get", "update"), secret))
-	}
-	subjects := []rbacv1.Subject{{Kind: "User", Name: user}}
-	return []client.Object{
-		everywhere, own,
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: user}},
-		&rbacv1.RoleBinding{ObjectMeta: at, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: user}},
-	}
-}
 
 // world is an operator between the API server and nodes of its own.
 type world struct {
@@ -165,17 +42,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newEmptyWorld has nobody in it.
+// newEmptyWorld has nobody in it. The test goes on beside others from there.
 func newEmptyWorld(t *testing.T) *world {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: KUBEBUILDER_ASSETS is not set (make envtest)")
+	if os.Getenv(assets) == "" {
+		t.Skip("needs an API server: " + assets + " is not set (make envtest)")
 	}
-	api.once.Do(func() { api.server, api.err = startServer() })
-	if api.err != nil {
-		t.Fatal(api.err)
-	}
-	w := &world{apiServer: api.server, t: t}
+	t.Parallel()
+	w := &world{apiServer: takeServer(t), t: t}
 	w.clean()
 	return w
 }
@@ -185,39 +59,22 @@ func (w *world) clean() {
 	w.t.Helper()
 	w.established()
 	ctx := w.t.Context()
-	var all v1alpha1.RateLimitPolicyList
-	w.must(w.kube.List(ctx, &all))
-	for i := range all.Items {
-		w.must(client.IgnoreNotFound(w.kube.Delete(ctx, &all.Items[i])))
+	var namespaces corev1.NamespaceList
+	w.must(w.kube.List(ctx, &namespaces))
+	for i := range namespaces.Items {
+		in := client.InNamespace(namespaces.Items[i].Name)
+		w.must(w.kube.DeleteAllOf(ctx, &v1alpha1.RateLimitPolicy{}, in))
+		w.must(w.kube.DeleteAllOf(ctx, &eventsv1.Event{}, in))
 	}
-	at := metav1.ObjectMeta{Namespace: system}
-	for name, o := range map[string]client.Object{
-		"quorate-operator": &coordinationv1.Lease{ObjectMeta: at}, "quorate-held-removal": &corev1.ConfigMap{ObjectMeta: at},
-	} {
-		o.SetName(name)
-		w.must(client.IgnoreNotFound(w.kube.Delete(ctx, o)))
+	for _, o := range []client.Object{&coordinationv1.Lease{}, &corev1.ConfigMap{}, &corev1.Secret{}} {
+		w.must(w.kube.DeleteAllOf(ctx, o, client.InNamespace(system)))
 	}
 }
 
 // established makes sure of the CRD.
-func (s *apiServer) establish() error {
-	text, err := os.ReadFile(crdFile)
-	if err != nil {
-		return err
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(text, crd); err != nil {
-		return err
-	}
-	if err := s.create(crd); err != nil {
-		return err
-	}
-	return s.kube.List(context.Background(), &v1alpha1.RateLimitPolicyList{})
-}
-
 func (w *world) established() {
 	w.t.Helper()
-	rig.Eventually(w.t, "the CRD", func() bool { return w.establish() == nil })
+	eventually(w.t, "the CRD", func() bool { return w.establish() == nil })
 }
 
 func (w *world) must(err error) {
@@ -227,32 +84,19 @@ func (w *world) must(err error) {
 	}
 }
 
-// begin starts an operator.
+// begin starts an operator of the world's nodes.
 func (w *world) begin() {
 	w.t.Helper()
-	w.operator = w.operate(w.apiServer)
-}
-
-// operate starts an operator of the world's nodes on an API server.
-func (w *world) operate(s *apiServer) *rig.Process {
-	w.t.Helper()
 	dir := w.t.TempDir()
-	target := strings.TrimPrefix(s.env.ControlPlane.APIServer.SecureServing.URL("https", "").String(), "https://")
+	target := strings.TrimPrefix(w.env.ControlPlane.APIServer.SecureServing.URL("https", "").String(), "https://")
 	w.gate = newGate(w.t, strings.TrimSuffix(target, "/"))
 	config := filepath.Join(dir, "kubeconfig")
-	rig.Write(w.t, config, strings.ReplaceAll(string(s.config), strings.TrimSuffix(target, "/"), w.gate.address))
-	w.t.Setenv("KUBECONFIG", config)
+	rig.Write(w.t, config, strings.ReplaceAll(string(w.config), strings.TrimSuffix(target, "/"), w.gate.address))
 	file := filepath.Join(dir, "operator.yaml")
 	rig.Write(w.t, file, fmt.Sprintf("nodes: ['%s']\n%s\nnamespace: %s\nresync: 2s\n"+
 		"metricsAddress: '127.0.0.1:0'\nhealthAddress: '127.0.0.1:0'\nallowedDomains: [{namespace: default, domains: [shop]}]\n",
 		strings.Join(w.nodes.Addresses(), "', '"), w.security, system))
-	p := programs.Launch(w.t, "operator", "run", "--config", file)
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
-			w.t.Logf("operator:\n%s", p.Stderr.End())
-		}
-	})
-	return p
+	w.operator = rig.Start(w.t, "env", "KUBECONFIG="+config, filepath.Join(string(programs), "operator"), "run", "--config", file)
 }
 
 // end stops the operator in order, once it has come so far that it listens to signals.
@@ -261,6 +105,27 @@ func (w *world) end() {
 	w.address("health")
 	if status := w.operator.Terminate(w.t, syscall.SIGTERM); status != 0 {
 		w.t.Errorf("the operator ended with %d", status)
+	}
+}
+
+// patience bounds every wait. It is far longer than anything takes, as a leader's death does for half a minute: a machine
+// with other work is no fault.
+const patience = 5 * time.Minute
+
+// lookEvery is how long a wait pauses between two looks.
+const lookEvery = 50 * time.Millisecond
+
+// eventually looks until done says so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for end := time.After(patience); !done(); {
+		select {
+		case <-end:
+			t.Fatalf("waited %v for %s", patience, what)
+		case <-look.C:
+		}
 	}
 }
 
@@ -276,7 +141,7 @@ func policy(line string) *v1alpha1.RateLimitPolicy {
 		panic(err)
 	}
 	o.Spec.Key = []v1alpha1.EntryName{"user"}
-	o.Spec.Limits = []v1alpha1.Limit{{Name: "per-minute", RollingWindow: &v1alpha1.RollingWindow{Limit: n, Window: "60s"}}}
+	o.Spec.Limits = []v1alpha1.Limit{{Name: "per-hour", RollingWindow: &v1alpha1.RollingWindow{Limit: n, Window: "1h"}}}
 	return o
 }
 
@@ -338,7 +203,7 @@ func (w *world) await(at, want string) {
 			w.t.Logf("%s: %s", at, got)
 		}
 	}()
-	rig.Eventually(w.t, at+": "+want, func() bool {
+	eventually(w.t, at+": "+want, func() bool {
 		got = says(w.get(at))
 		return got == want
 	})
@@ -347,7 +212,7 @@ func (w *world) await(at, want string) {
 // inForce waits until the nodes have these policies, in order of their names: "default/p default/q".
 func (w *world) inForce(want string) {
 	w.t.Helper()
-	rig.Eventually(w.t, "in force: "+want, func() bool { return w.listed() == want })
+	eventually(w.t, "in force: "+want, func() bool { return w.listed() == want })
 }
 
 // listed are the policies that the nodes have, sorted.
