@@ -26,6 +26,9 @@ make_cgroups() {
 	grep -q ' cgroup ' /proc/mounts || die "only cgroup v1 is supported here, alone or beside v2"
 	while read -r dir; do
 		mkdir -p "$dir"
+		# All pods of the cluster together weigh as much as one session of this machine, unless they are given more: beside a
+		# busy compiler they would stand still for seconds, as no machine of a cluster does.
+		[[ ! -e $dir/cpu.shares ]] || echo 16384 >"${dir%/*}/cpu.shares"
 		[[ -e $dir/cpuset.cpus ]] || continue
 		for parent in "${dir%/*}" "$dir"; do # a new cpuset is empty, and then takes no process
 			for file in cpuset.cpus cpuset.mems; do

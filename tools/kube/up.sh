@@ -13,7 +13,7 @@ set -euo pipefail
 
 nodes=${1:-3}
 ((nodes > 0)) || die "nodes: $nodes"
-for program in nft runc busybox ip nsenter unshare openssl pgrep; do
+for program in nft runc busybox ip nsenter unshare setsid mount openssl pgrep sysctl; do
 	command -v "$program" >/dev/null || die "$program is missing: install the packages of tools/packages.txt"
 done
 
