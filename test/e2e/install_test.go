@@ -17,24 +17,17 @@ import (
 const (
 	root  = "../.."
 	chart = root + "/charts/quorate"
-	// firstPolicy is the one of README.
-	firstPolicy = `apiVersion: quorate.dev/v1alpha1
-kind: RateLimitPolicy
-metadata: {name: conversions}
-spec:
-  key: [principal, api_class]
-  limits:
-  - {name: per-minute, rollingWindow: {limit: 3, window: 60s}}
-`
 )
 
-// install brings everything into an empty cluster, with no value of the chart.
+// install brings everything into an empty cluster as README does it, with no value of the chart.
 func install(t *testing.T, r *run) {
 	r.clear(t)
 	r.loadImages(t)
-	r.kubectl(t, "create", "namespace", namespace)
-	r.kubectl(t, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-	r.helm(t, "install", "quorate", chart, "--namespace", namespace)
+	r.newNamespace(t)
+	r.person(t, nil).follows(t, blockOf(t, readme, inKubernetes, "sh", "helm install"))
+	if out := r.helm(t, "get", "values", "quorate", "--namespace", namespace); !strings.Contains(out, "null") {
+		t.Errorf("README gives values: %s", out)
+	}
 	r.whole(t)
 	r.onNodesOfTheirOwn(t)
 	for name, p := range r.quorateNodes(t) {
@@ -46,6 +39,13 @@ func install(t *testing.T, r *run) {
 		t.Errorf("helm test doesn't show the nodes:\n%s", out)
 	}
 	r.installApp(t, chart, "quorate:"+appVersion(t, chart))
+}
+
+// newNamespace is one that takes no pod with a right that it doesn't need.
+func (r *run) newNamespace(t *testing.T) {
+	t.Helper()
+	r.kubectl(t, "create", "namespace", namespace)
+	r.kubectl(t, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
 }
 
 // onNodesOfTheirOwn: the loss of a machine is that of one node of Quorate.
@@ -200,12 +200,24 @@ func (r *run) decided(t *testing.T, asker, query string) (a told) {
 	return a
 }
 
-// threeAllowsAndADeny: declared as an object, enforced through sidecars, which share one allowance.
+// threeAllowsAndADeny: declared as an object, enforced through a sidecar, as README shows it; and two others share one
+// allowance.
 func threeAllowsAndADeny(t *testing.T, r *run) {
-	r.apply(t, firstPolicy)
+	policy := firstPolicy(t)
+	app := blockOf(t, kubernetesPage, "Install in five minutes", "yaml", "kind: Pod").text
+	reader := r.person(t, map[string]string{
+		"policy.yaml": policy,
+		"app.yaml":    strings.Replace(app, "image: busybox:1\n", "image: localhost/busybox:1\n", 1),
+	})
+	for _, b := range blocksBelow(t, readme, inKubernetes) {
+		if b.language == "shellsession" {
+			reader.sees(t, readme, b)
+		}
+	}
+	r.kubectl(t, "delete", "pod", "app", "--namespace", namespace, "--now")
 	p := r.programmed(t, "conversions")
 	t.Logf("policy conversions: %+v", p.Status.Enforced)
-	const query = "principal=u42&api_class=convert"
+	const query = "principal=u44&api_class=convert"
 	for i, want := range []int{200, 200, 200, 429, 429} {
 		a := r.decided(t, r.load.askers[i%2], query)
 		if a.Status != want {
@@ -215,7 +227,7 @@ func threeAllowsAndADeny(t *testing.T, r *run) {
 			t.Errorf("the denial speaks of policy %q, retry after %d s", a.Answer.Policy, a.Answer.RetryAfter)
 		}
 	}
-	if a := r.decided(t, r.load.askers[0], "principal=u43&api_class=convert"); a.Status != 200 {
+	if a := r.decided(t, r.load.askers[0], "principal=u45&api_class=convert"); a.Status != 200 {
 		t.Errorf("another principal's first check: status %d: %+v", a.Status, a.Answer)
 	}
 	if out := r.kubectl(t, "get", "rlp", "conversions", "--namespace", namespace); !strings.Contains(out, fmt.Sprintf("%d/%d", partitions, partitions)) {

@@ -151,7 +151,7 @@ func beginLoad(t *testing.T, r *run) {
 func judge(t *testing.T, r *run) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	if folder := os.Getenv("HISTORIES"); folder != "" {
-		path = filepath.Join(folder, "e2e.jsonl")
+		path = filepath.Join(folder, filepath.Base(t.Name())+".jsonl")
 	}
 	w, err := checker.Create(path)
 	if err != nil {

@@ -76,11 +76,23 @@ func policyInConflict(t *testing.T, r *run) {
 	r.load.goesOn(t)
 }
 
-// policyBroken: what can't be enforced leaves in force what was.
+// policyBroken: what can't be enforced leaves in force what was, and holds up nothing that comes with it.
 func policyBroken(t *testing.T, r *run) {
 	good := r.programmed(t, "budget")
-	r.apply(t, strings.Replace(budget("budget", 1000, ""), "window: 1h", "window: 2h", 1)) // what an hour ago isn't known
+	bundle := []string{
+		strings.Replace(firstPolicy(t), "limit: 3", "limit: 4", 1),
+		strings.Replace(budget("other", 1, ""), "quota: budget\n  match: {kind: budget}", "match: {kind: other}", 1),
+		strings.Replace(budget("budget", 1000, ""), "window: 1h", "window: 2h", 1), // what was an hour ago isn't known
+	}
+	r.apply(t, strings.Join(bundle, "---\n"))
 	broken := r.awaitCondition(t, "budget", "Accepted", "False", "")
+	r.programmed(t, "conversions")
+	r.programmed(t, "other")
+	for i, want := range []int{200, 429} {
+		if a := r.decided(t, r.load.askers[i], "kind=other&principal=u1"); a.Status != want {
+			t.Errorf("check %d of a policy that came with a broken one: status %d, %+v", i+1, a.Status, a.Answer)
+		}
+	}
 	if broken.Metadata.Generation == good.Metadata.Generation {
 		t.Fatal("the object wasn't changed")
 	}
@@ -95,7 +107,7 @@ func policyBroken(t *testing.T, r *run) {
 		t.Errorf("the API server takes a policy without a key: %s", out)
 	}
 	r.load.goesOn(t)
-	r.kubectl(t, "delete", "ratelimitpolicies.quorate.dev", "elsewhere", "--namespace", namespace)
+	r.kubectl(t, "delete", "ratelimitpolicies.quorate.dev", "elsewhere", "other", "--namespace", namespace)
 	r.apply(t, budget("budget", 2, ""))
 	r.programmed(t, "budget")
 	r.stillSpent(t)
@@ -138,7 +150,7 @@ func definitionDeleted(t *testing.T, r *run) {
 	r.load.goesOn(t) // and a caller that finds no policy fails the load
 	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace, "--reset-values")
 	r.kubectl(t, "wait", "--for=condition=Established", "crd/ratelimitpolicies.quorate.dev", "--timeout", patience.String())
-	r.apply(t, firstPolicy)
+	r.apply(t, firstPolicy(t))
 	r.apply(t, budget("budget", 2, ""))
 	r.load.apply(t, usual())
 	r.programmed(t, "budget")

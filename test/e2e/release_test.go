@@ -2,9 +2,11 @@ package e2e_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +61,11 @@ func (r *run) identities(t *testing.T) (list []string) {
 	} {
 		args := append([]string{"get", "--namespace", namespace, "-o", "name"}, what...)
 		for name := range strings.FieldsSeq(r.kubectl(t, args...)) {
-			uid := r.kubectl(t, "get", "--namespace", namespace, "-o", "jsonpath={.metadata.uid}", name)
-			list = append(list, name+" "+uid)
+			about := r.kubectl(t, "get", "--namespace", namespace, "-o", "jsonpath={.metadata.uid} {.metadata.deletionTimestamp}", name)
+			if _, deleted, _ := strings.Cut(about, " "); deleted != "" {
+				t.Errorf("%s is to be deleted since %s, and stays", name, deleted)
+			}
+			list = append(list, name+" "+about)
 		}
 	}
 	if len(list) < nodes+2 {
@@ -101,6 +106,11 @@ func reinstalled(t *testing.T, r *run) {
 	r.load.goesOn(t)
 }
 
+// git runs git, also in a checkout that another user owns.
+func git(args ...string) *exec.Cmd {
+	return exec.Command("git", append([]string{"-c", "safe.directory=*", "-C", root}, args...)...)
+}
+
 // previous is the commit that an upgrade comes from.
 func previous(t *testing.T) string {
 	t.Helper()
@@ -108,9 +118,10 @@ func previous(t *testing.T) string {
 	if name == "" {
 		name = "HEAD^"
 	}
-	out, err := exec.Command("git", "-C", root, "rev-parse", "--verify", name+"^{commit}").CombinedOutput()
+	out, err := git("rev-parse", "--verify", "--quiet", name+"^{commit}").CombinedOutput()
 	if err != nil {
-		t.Fatalf("the commit to upgrade from: %v: %s", err, out)
+		t.Fatalf("the step %s needs the commit %s, which this clone doesn't have: git fetch --deepen=1 brings the one before HEAD; "+
+			"PREVIOUS=commit names another (%v: %s)", lastStep, name, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -118,32 +129,31 @@ func previous(t *testing.T) string {
 // checkOut lays a commit's files into a new folder.
 func checkOut(t *testing.T, commit string) string {
 	t.Helper()
-	dir := t.TempDir()
-	script := fmt.Sprintf("set -o pipefail; git -C %s archive %s | tar -x -C %s", root, commit, dir)
-	if out, err := exec.Command("bash", "-euc", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	dir, files := t.TempDir(), filepath.Join(t.TempDir(), "files.tar")
+	for _, cmd := range []*exec.Cmd{git("archive", "-o", files, commit), exec.Command("tar", "-x", "-C", dir, "-f", files)} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
 	return dir
 }
 
-// upgraded: from the chart and the image of the commit before, on a cluster that these founded, while callers ask
-// through gateways that aren't upgraded.
-func upgraded(t *testing.T, r *run) {
-	commit := previous(t)
+// installPrevious founds a cluster with the chart and the image of a commit, and lets applications ask through its gateways.
+func (r *run) installPrevious(t *testing.T, commit string) {
+	t.Helper()
 	dir := checkOut(t, commit)
 	if out, err := exec.Command("make", "-C", dir, "programs").CombinedOutput(); err != nil {
 		t.Fatalf("the programs of commit %s: %v\n%s", commit, err, out)
 	}
 	r.clear(t)
 	tar := filepath.Join(t.TempDir(), "previous.tar")
-	r.pack(t, tar, "quorate:previous", dir+"/dist/programs")
+	r.pack(t, tar, previousImage, dir+"/dist/programs")
 	r.script(t, "load-image.sh", tar)
-	r.kubectl(t, "create", "namespace", namespace)
-	r.kubectl(t, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	r.newNamespace(t)
 	r.helm(t, "install", "quorate", dir+"/charts/quorate", "--namespace", namespace, "--set", "image.tag=previous")
 	r.whole(t)
 	r.load = &load{kubernetes: r.kubernetes}
-	r.installApp(t, dir+"/charts/quorate", "quorate:previous")
+	r.installApp(t, dir+"/charts/quorate", previousImage)
 	r.apply(t, budget("budget", 2, ""))
 	r.programmed(t, "budget")
 	for range 2 {
@@ -151,26 +161,68 @@ func upgraded(t *testing.T, r *run) {
 	}
 	beginLoad(t, r)
 	r.stillSpent(t)
-	r.load.mark("upgraded")
-	before := r.quorateNodes(t)
-	r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace, "--reset-values")
+}
+
+const previousImage = "quorate:previous"
+
+// allRun waits until every node runs an image, and all is well.
+func (r *run) allRun(t *testing.T, image string) {
+	t.Helper()
 	r.kubectl(t, "rollout", "status", "--namespace", namespace, "statefulset/quorate", "--timeout", (2 * patience).String())
 	r.whole(t)
-	for name, p := range r.quorateNodes(t) {
-		if p.Metadata.UID == before[name].Metadata.UID {
-			t.Errorf("%s is the pod of commit %s", name, commit)
+	for name := range r.quorateNodes(t) {
+		if is := r.imageOf(t, name); is != image {
+			t.Errorf("%s runs %s, want %s", name, is, image)
 		}
 	}
 	r.programmed(t, "budget")
 	r.stillSpent(t)
 	r.load.goesOn(t)
+}
+
+func (r *run) imageOf(t *testing.T, node string) string {
+	t.Helper()
+	return r.kubectl(t, "get", "pod", node, "--namespace", namespace, "-o", "jsonpath={.spec.containers[0].image}")
+}
+
+// upgraded: from the chart and the image of the commit before, on a cluster that these founded, while callers ask
+// through gateways that aren't upgraded. In the middle of it, once a node of the new version leads those of the old one, it
+// goes back, and then all the way.
+func upgraded(t *testing.T, r *run) {
+	commit := previous(t)
+	r.installPrevious(t, commit)
+	upgrade := func() {
+		r.helm(t, "upgrade", "quorate", chart, "--namespace", namespace, "--reset-values")
+	}
+	now := "quorate:" + appVersion(t, chart)
+	r.load.mark("upgraded in part")
+	upgrade()
+	eventually(t, "a node of the new version to lead nodes of the old one", func() string {
+		leaders, images := r.leaders(), map[string]string{}
+		for name := range r.quorateNodes(t) {
+			images[name], _ = r.try("get", "pod", name, "--namespace", namespace, "-o", "jsonpath={.spec.containers[0].image}")
+		}
+		for _, name := range leaders {
+			if images[name] == now && slices.Contains(slices.Collect(maps.Values(images)), previousImage) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("leaders %v, images %v", leaders, images)
+	})
+	r.load.goesOn(t)
+	r.load.mark("rolled back")
+	r.helm(t, "rollback", "quorate", "--namespace", namespace)
+	r.allRun(t, previousImage)
+	r.load.mark("upgraded")
+	upgrade()
+	r.allRun(t, now)
 	judge(t, r)
 }
 
 // imageBuiltElsewhere: the same sources give the same image, whoever builds it, and its programs need nothing around
 // them.
 func imageBuiltElsewhere(t *testing.T, r *run) {
-	files, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	files, err := git("ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
