@@ -170,7 +170,16 @@ func rolled(t *testing.T, r *run) {
 	before := r.quorateNodes(t)
 	r.load.mark("rolled")
 	w := &rolling{before: before, came: map[string]bool{}}
-	within(t, 2*patience, "all nodes to be replaced", func() string { return w.look(t, r.quorateNodes(t)) })
+	within(t, 2*patience, "all nodes to be replaced", func() string {
+		missing, away := w.look(r.quorateNodes(t))
+		if len(away) > 1 {
+			t.Errorf("%v were away at once", away)
+		}
+		if len(missing) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%v are still to be replaced", missing)
+	})
 	person.follows(t, block{text: restart[last]})
 	r.whole(t)
 	r.load.goesOn(t)
@@ -182,29 +191,53 @@ type rolling struct {
 	came   map[string]bool // the new ones that have been ready, by uid
 }
 
-// look says which nodes are still to be replaced. It fails the test when two are away at once: being stopped, or replaced and
-// not yet ready. A node that loses sight of a leader for a moment isn't away.
-func (w *rolling) look(t *testing.T, now map[string]pod) string {
-	t.Helper()
-	var away, missing []string
+// look says which nodes are still to be replaced, and which are away: being stopped, or replaced and not yet ready. A node that
+// loses sight of a leader for a moment isn't away.
+func (w *rolling) look(now map[string]pod) (missing, away []string) {
 	for name, old := range w.before {
 		p, there := now[name]
 		replaced := there && p.Metadata.UID != old.Metadata.UID
 		if replaced && is(p.Status.Conditions, "Ready") {
 			w.came[p.Metadata.UID] = true
 		}
-		if !replaced || !w.came[p.Metadata.UID] {
+		came := replaced && w.came[p.Metadata.UID]
+		if !came {
 			missing = append(missing, name)
 		}
-		if !there || p.Metadata.Deleted != "" || replaced && !w.came[p.Metadata.UID] {
+		if !there || p.Metadata.Deleted != "" || replaced && !came {
 			away = append(away, name)
 		}
 	}
-	if len(away) > 1 {
-		t.Errorf("%v were away at once", away)
+	return missing, away
+}
+
+// TestARollThatStopsTwoAtOnceIsSeen, and only that.
+func TestARollThatStopsTwoAtOnceIsSeen(t *testing.T) {
+	ready := []condition{{Type: "Ready", Status: "True"}}
+	node := func(uid, deleted string, conditions []condition) (p pod) {
+		p.Metadata.UID, p.Metadata.Deleted, p.Status.Conditions = uid, deleted, conditions
+		return p
 	}
-	if len(missing) == 0 {
-		return ""
+	before := map[string]pod{"a": node("a1", "", ready), "b": node("b1", "", ready)}
+	w := &rolling{before: before, came: map[string]bool{}}
+	for i, c := range []struct {
+		a, b          pod
+		missing, away int
+	}{
+		{before["a"], before["b"], 2, 0},
+		{before["a"], node("b1", "", nil), 2, 0}, // not ready, but nobody stopped it
+		{before["a"], node("b1", "now", ready), 2, 1},
+		{before["a"], node("b2", "", nil), 2, 1},
+		{node("a1", "now", ready), node("b2", "", nil), 2, 2},
+		{node("a2", "", nil), node("b2", "", ready), 1, 1},
+		{node("a2", "", nil), node("b2", "", nil), 1, 1}, // it was ready
+		{node("a2", "", ready), node("b2", "now", nil), 0, 1},
+	} {
+		if missing, away := w.look(map[string]pod{"a": c.a, "b": c.b}); len(missing) != c.missing || len(away) != c.away {
+			t.Errorf("look %d: %v are missing, %v are away; want %d and %d", i, missing, away, c.missing, c.away)
+		}
 	}
-	return fmt.Sprintf("%v are still to be replaced", missing)
+	if _, away := w.look(nil); len(away) != 2 {
+		t.Errorf("of nodes that are gone %v are away", away)
+	}
 }
