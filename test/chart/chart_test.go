@@ -55,6 +55,9 @@ func helm(t *testing.T, env []string, args ...string) (out, errs string, err err
 	if path == "" {
 		t.Skip("HELM is not set: it is the path of helm, and `make helm` prints it")
 	}
+	if _, err := exec.LookPath(path); err != nil {
+		t.Fatalf("HELM: %v: `make helm` builds it and prints its path", err)
+	}
 	// Nothing of whoever runs the tests: no plugins, no repositories, no cluster.
 	home := t.TempDir()
 	env = append([]string{"HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home, "KUBECONFIG=" + os.DevNull}, env...)

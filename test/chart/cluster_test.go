@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // first test that needs it starts it, TestMain stops it.
 var apiServer struct {
 	start  sync.Once
-	env    envtest.Environment
+	env    *envtest.Environment
 	config string // the kubeconfig's text
 	err    error
 }
@@ -50,6 +51,10 @@ func newCluster(t *testing.T, namespace string) *cluster {
 }
 
 func startServer() {
+	if apiServer.err = missing(); apiServer.err != nil {
+		return
+	}
+	apiServer.env = &envtest.Environment{ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
 	if _, apiServer.err = apiServer.env.Start(); apiServer.err != nil {
 		return
 	}
@@ -62,9 +67,19 @@ func startServer() {
 	apiServer.config = string(config)
 }
 
+// missing says which program isn't there, and what builds it.
+func missing() error {
+	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		if _, err := exec.LookPath(filepath.Join(os.Getenv(assets), program)); err != nil {
+			return fmt.Errorf("%w: `tools/kube/build.sh control` builds it, as `make envtest` does", err)
+		}
+	}
+	return nil
+}
+
 // stopServer stops it, if it runs.
 func stopServer() {
-	if apiServer.config == "" {
+	if apiServer.env == nil {
 		return
 	}
 	if err := apiServer.env.Stop(); err != nil {

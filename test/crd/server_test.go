@@ -109,6 +109,11 @@ func server(t *testing.T) {
 }
 
 func startServer() error {
+	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		if _, err := exec.LookPath(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), program)); err != nil {
+			return fmt.Errorf("%w: `tools/kube/build.sh control` builds it, as `make envtest` does", err)
+		}
+	}
 	env := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
 	cfg, err := env.Start()
 	if err != nil {
