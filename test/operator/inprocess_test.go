@@ -195,7 +195,7 @@ func (p *play) await(name, want string) {
 	var last error
 	got := ""
 	defer func() { p.t.Logf("%s: %s, %v", name, got, last) }()
-	rig.Eventually(p.t, name+": "+want, func() bool {
+	eventually(p.t, name+": "+want, func() bool {
 		_, last = p.r.Reconcile(p.t.Context(), reconcile.Request{})
 		o, err := p.get(name)
 		if err != nil {
@@ -256,7 +256,7 @@ func TestANodeThatIsBehindIsPassedOver(t *testing.T) {
 	one := operator.NewCluster([]string{tr.grpc["n1"]}, func(context.Context) (*tls.Config, error) { return nil, nil })
 	defer one.Close()
 	want := &quotav1.SetVersion{Epoch: 1, Number: 2}
-	rig.Eventually(t, "the other node to have it", func() bool {
+	eventually(t, "the other node to have it", func() bool {
 		_, v, err := all.Policies(t.Context(), want)
 		return err == nil && v.GetNumber() == 2
 	})
