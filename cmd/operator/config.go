@@ -67,6 +67,9 @@ type duration time.Duration
 // UnmarshalYAML reads what the policy file's reader reads.
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
 	ns, err := policy.ParseDuration(n.Value)
+	if err == nil && ns == 0 { // which stands for the default here
+		err = fmt.Errorf("%s is not above 0", n.Value)
+	}
 	if err != nil {
 		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
 	}

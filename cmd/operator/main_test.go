@@ -54,6 +54,7 @@ F:7: domains[0].onNoMatch: "allow" is not one of Deny, Allow
 F:8: domains[1].name: "video" is already the name of domains[0]
 F:10: allowedDomains[0]: needs a namespace and domains
 F:11: a str ` + "`perhaps`" + ` is not what belongs here`,
+		"nodes: [a:8081]\nnamespace: q\nresync: 0s\ncertificates: {nodes: [n-0], prefix: q, lifetime: 0s}": "F:3: 0s is not above 0\nF:4: 0s is not above 0",
 		"nodes: [":                               "F:1: did not find expected node content",
 		"- a":                                    "F:1: a seq is not what belongs here\nF:1: nodes: is required: the gRPC addresses of all nodes\nF:1: namespace: is required, here or by the environment variable POD_NAMESPACE: the operator's own",
 		"nodes: [a:8081]\nnamespace: q\n---\n{}": "F:1: has more than one document",

@@ -5,6 +5,7 @@ refuses the same, as the fixed settings stand in a field of the StatefulSet that
 */}}
 {{- define "quorate.check" -}}
 {{- include "quorate.checkValues" . -}}
+{{- include "quorate.checkDurations" . -}}
 {{- include "quorate.checkStorage" . -}}
 {{- include "quorate.checkGenesis" . -}}
 {{- include "quorate.checkName" . -}}
@@ -41,9 +42,42 @@ refuses the same, as the fixed settings stand in a field of the StatefulSet that
 {{- end -}}
 {{- $_ := set $seen .namespace true -}}
 {{- end -}}
+{{- $named := dict -}}
+{{- range $v.domains -}}
+{{- if hasKey $named .name -}}
+{{- fail (printf "domains: %s comes twice" .name) -}}
+{{- end -}}
+{{- $_ := set $named .name true -}}
+{{- end -}}
 {{- if and (eq $v.certificates.mode "certManager") (not $v.certificates.issuerRef.name) -}}
 {{- fail "certificates.issuerRef.name: is required with certificates.mode: certManager" -}}
 {{- end -}}
+{{- end }}
+
+{{/* What the operator, or cert-manager, would refuse once it runs. */}}
+{{- define "quorate.checkDurations" -}}
+{{- $lifetime := include "quorate.seconds" .Values.certificates.lifetime | float64 -}}
+{{- $mode := .Values.certificates.mode -}}
+{{- if and (eq $mode "operator") (or (lt $lifetime 30.0) (gt $lifetime 31536000.0)) -}}
+{{- fail (printf "certificates.lifetime: %s is out of range, 30s to 8760h: shorter ones would end before they are renewed, and a certificate can't be called back" .Values.certificates.lifetime) -}}
+{{- end -}}
+{{- if and (eq $mode "certManager") (lt $lifetime 3600.0) -}}
+{{- fail (printf "certificates.lifetime: %s is out of range: cert-manager issues for 1h at least" .Values.certificates.lifetime) -}}
+{{- end -}}
+{{- $resync := include "quorate.seconds" .Values.operator.resync | float64 -}}
+{{- if or (lt $resync 1.0) (gt $resync 3600.0) -}}
+{{- fail (printf "operator.resync: %s is out of range, 1s to 1h" .Values.operator.resync) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A duration that the schema has seen, in seconds. */}}
+{{- define "quorate.seconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $unit := regexFind "[a-z]+" . -}}
+{{- $sum = addf $sum (mulf (trimSuffix $unit .) (get (dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
 {{- end }}
 
 {{/* What genesis fixes, as JSON: kept beside the volumes that it is true of. */}}

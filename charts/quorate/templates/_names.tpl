@@ -7,6 +7,9 @@
 {{- if not (regexMatch "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$" $name) -}}
 {{- fail (printf "fullnameOverride: %q can't be part of the names of nodes and services: at most 40 of a-z, 0-9 and inner hyphens, a letter first" $name) -}}
 {{- end -}}
+{{- if regexMatch "^(y|yes|n|no|on|off|true|false|null)$" $name -}}
+{{- fail (printf "fullnameOverride: %q is no name to YAML" $name) -}}
+{{- end -}}
 {{- $name -}}
 {{- end }}
 
