@@ -13,6 +13,7 @@ set -euo pipefail
 
 nodes=${1:-3}
 ((nodes > 0)) || die "nodes: $nodes"
+((EUID == 0)) || die "needs root: nodes are network, mount and process namespaces"
 for program in nft runc busybox ip nsenter unshare setsid mount openssl pgrep sysctl; do
 	command -v "$program" >/dev/null || die "$program is missing: install the packages of tools/packages.txt"
 done
