@@ -3,6 +3,7 @@ package partition_test
 import (
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorate/quorate/internal/fsm"
@@ -20,6 +21,7 @@ func TestCLKAFrozenLeaderWaitsForAMajorityAndItsTimeStandsStill(t *testing.T) {
 			if before.Result != partition.Denied {
 				t.Fatalf("got %s", name(before.Result))
 			}
+			synctest.Wait() // nothing is on its way that could be sent and answered after the jump
 			r.clock.jump(jump)
 			if o := r.ask(cl.request("three", "u1")); o.Result != partition.NoQuorum {
 				t.Errorf("in the moment of waking: %s", name(o.Result))
