@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -44,12 +45,21 @@ func readSamples(r io.Reader) (samples, error) {
 
 // sum adds up all series of a name.
 func (s samples) sum(name string) (total float64) {
-	for series, v := range s {
-		if series == name || strings.HasPrefix(series, name+"{") {
-			total += v
-		}
+	for _, v := range s.of(name) {
+		total += v
 	}
 	return total
+}
+
+// of returns the series of a name.
+func (s samples) of(name string) samples {
+	all := samples{}
+	for series, v := range s {
+		if series == name || strings.HasPrefix(series, name+"{") {
+			all[series] = v
+		}
+	}
+	return all
 }
 
 // The counters that the bench goes by.
@@ -61,8 +71,9 @@ const (
 
 // progress is how far a cluster's replicas have come: what each node's have applied, and elections so far.
 type progress struct {
-	events  []uint64 // admissions, by node
-	entries []uint64 // of all partitions, by node
+	events  []uint64  // admissions, by node
+	entries []uint64  // of all partitions, by node
+	applied []samples // the index of each partition, by node
 	elected uint64
 }
 
@@ -91,15 +102,17 @@ func (c *cluster) look() (p progress, err error) {
 		}
 		p.events = append(p.events, uint64(s.sum(admissionsApplied)))
 		p.entries = append(p.entries, uint64(s.sum(appliedIndex)))
+		p.applied = append(p.applied, s.of(appliedIndex))
 		p.elected += uint64(s.sum(elections))
 	}
 	return p, nil
 }
 
-// even reports whether the nodes are equally far: each has a replica of every partition.
+// even reports whether the nodes are equally far: each has a replica of every partition. Sums don't tell: where each node
+// is one entry ahead in the partition that it leads, they are alike.
 func (p progress) even() bool {
 	for i := range p.events {
-		if p.events[i] != p.events[0] || p.entries[i] != p.entries[0] {
+		if p.events[i] != p.events[0] || !maps.Equal(p.applied[i], p.applied[0]) {
 			return false
 		}
 	}
