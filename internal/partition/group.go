@@ -43,8 +43,9 @@ type Config struct {
 	// leader's write of one overlaps the followers' write of the other.
 	InFlight int
 	// Gather is how many checks must wait for their batch to go out while another one is in the log's hands; fewer
-	// wait for that one to land. An entry costs the same work for one check as for a hundred, so more leaves the processors
-	// to others; less, and a few checks wait for half an entry less. 64.
+	// wait for that one to land, and for a rest of up to 5 ms where it took longer than it needs (pace). An entry costs
+	// the same work for one check as for a hundred, so more leaves the processors to others; less, and a few checks wait
+	// for half an entry less. 64.
 	Gather int
 	// Election is Raft's heartbeat and election timeout. Long enough for a slow
 	// fdatasync of a follower, since heartbeats queue behind it. 1 s.
@@ -150,6 +151,9 @@ type Group struct {
 	flights  map[uint64]*flight // by their entry's number
 	batches  int                // flights that carry calls
 	late     []*Call            // missed their deadline in the queue
+	pace     pace
+	resting  bool // few calls wait for rested
+	rested   *time.Timer
 
 	woken   chan struct{}
 	quit    chan struct{}
@@ -169,6 +173,7 @@ func Open(cfg Config) (*Group, error) {
 		woken: make(chan struct{}, 1), quit: make(chan struct{}), futures: newFutures(),
 		lease: clock.NewLease(cfg.Source, cfg.Lease, cfg.ID, cfg.Replicas),
 	}
+	g.rested = time.AfterFunc(longestRest, g.goOn) // and again after each entry that says so
 	g.followers = newFollowers(cfg.Source.Monotonic, silentAfter*cfg.Election)
 	g.stores.log.keepFrom = g.keepFrom
 	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
@@ -232,6 +237,7 @@ func (g *Group) Close() error {
 	}
 	close(g.quit)
 	g.loop.Wait()
+	g.rested.Stop()
 	g.expire() // tells those who were late in the last round
 	g.stepDown(Stopping)
 	// Before Raft's shutdown: what it has committed and not yet applied then, it never

@@ -182,6 +182,53 @@ func TestFewChecksWaitForTheEntryInFlight(t *testing.T) {
 	})
 }
 
+// An entry that took longer than the log needs stood in line. What stands in line then gets a moment, in which a few
+// checks wait for others to share the next entry; 64 don't, nor does who asks alone.
+func TestAfterAnEntryThatStoodInLineFewChecksWaitAMoment(t *testing.T) {
+	inBubble(t, func(cl *cluster) {
+		r := cl.leader()
+		principal := 0
+		submit := func(n int) (all []*sent) {
+			for range n {
+				principal++
+				all = append(all, r.submit(cl.request("open", time.Duration(principal).String()))...)
+			}
+			return all
+		}
+		inFlight := func(after time.Duration, batches, queued int) {
+			t.Helper()
+			pass(after)
+			if b, q := r.group.Load().Load(); b != batches || q != queued {
+				t.Errorf("%d in flight and %d gathered, want %d and %d", b, q, batches, queued)
+			}
+		}
+		tally(submit(2)) // what the log needs
+		slowFollowers(cl, r, 100*time.Millisecond)
+
+		tally(submit(1))
+		alone := submit(1)
+		inFlight(time.Microsecond, 1, 0)
+		tally(alone)
+
+		submit(1)
+		pass(time.Millisecond)
+		tally(submit(2)) // they share the second entry
+		few := submit(1)
+		inFlight(4*time.Millisecond, 0, 1)
+		inFlight(2*time.Millisecond, 1, 0)
+		tally(few)
+
+		submit(1)
+		pass(time.Millisecond)
+		tally(submit(2))
+		many := submit(64)
+		inFlight(time.Microsecond, 1, 0)
+		if got := tally(many); got["allow/limit"] != 64 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
 // The bound holds in a Group too, and so does fairness: the domain at ten times
 // its share gets its refusals at once, the other none.
 func TestOverloadIsToldAtOnceToTheDomainThatCausesIt(t *testing.T) {

@@ -31,7 +31,7 @@ func (g *Group) nextSeq() uint64 {
 
 // sequence seals batches while there is anything to seal and a place in flight.
 // No timer delays a lone check: whatever has gathered while entries were in
-// flight makes the next one.
+// flight, or the log had a rest, makes the next one.
 func (g *Group) sequence() {
 	for {
 		lead := g.lead.Load()
@@ -64,7 +64,28 @@ func (g *Group) mayStamp(lead *leadership) bool { return g.lead.Load() == lead &
 
 // place tells whether a batch may go out now. The mutex is held.
 func (g *Group) place() bool {
-	return g.batches == 0 || g.batches < g.cfg.InFlight && g.queue.total >= g.cfg.Gather
+	if g.queue.total < g.cfg.Gather {
+		return g.batches == 0 && !g.resting
+	}
+	return g.batches < g.cfg.InFlight
+}
+
+// rest has few checks wait a moment, if the batch that has landed says so.
+func (g *Group) rest(f *flight, now int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d := g.pace.rest(now, time.Duration(now-f.since), len(f.calls)); d > 0 {
+		g.resting = true
+		g.rested.Reset(d)
+	}
+}
+
+// goOn ends a rest.
+func (g *Group) goOn() {
+	g.mu.Lock()
+	g.resting = false
+	g.mu.Unlock()
+	g.wake()
 }
 
 // take moves calls from the queue into a flight. An entry names the set that its checks
@@ -231,12 +252,15 @@ func (g *Group) applied(a fsm.Applied) {
 	if f == nil {
 		return
 	}
+	now := g.source.Monotonic()
+	if f.done == nil {
+		g.rest(f, now)
+	}
 	g.wake()
 	if f.done != nil {
 		f.done(a, nil)
 		return
 	}
-	now := g.source.Monotonic()
 	g.latency.observe(time.Duration(now - f.since))
 	g.metrics.applied(f.oldest, f.since, g.began.Load(), now)
 	g.deliver(f, a)
