@@ -108,20 +108,27 @@ func policyBroken(t *testing.T, r *run) {
 	}
 	r.load.goesOn(t)
 	r.kubectl(t, "delete", "ratelimitpolicies.quorate.dev", "elsewhere", "other", "--namespace", namespace)
+	r.gone(t, "kind=other&principal=u1") // two that go at once would be held
 	r.apply(t, budget("budget", 2, ""))
 	r.programmed(t, "budget")
 	r.stillSpent(t)
 }
 
-// policyDeleted: nothing matches any more; created again it goes on with its usage.
-func policyDeleted(t *testing.T, r *run) {
-	r.kubectl(t, "delete", "ratelimitpolicies.quorate.dev", "budget", "--namespace", namespace)
-	eventually(t, "the policy to be gone", func() string {
-		if a := r.decided(t, r.load.askers[0], spent); a.Status != 403 || a.Answer.Reason != "no_policy" {
+// gone waits until no policy matches.
+func (r *run) gone(t *testing.T, query string) {
+	t.Helper()
+	eventually(t, "the policy of "+query+" to be gone", func() string {
+		if a := r.decided(t, r.load.askers[0], query); a.Status != 403 || a.Answer.Reason != "no_policy" {
 			return fmt.Sprintf("status %d, %+v", a.Status, a.Answer)
 		}
 		return ""
 	})
+}
+
+// policyDeleted: nothing matches any more; created again it goes on with its usage.
+func policyDeleted(t *testing.T, r *run) {
+	r.kubectl(t, "delete", "ratelimitpolicies.quorate.dev", "budget", "--namespace", namespace)
+	r.gone(t, spent)
 	r.load.goesOn(t)
 	r.apply(t, budget("budget", 2, ""))
 	r.programmed(t, "budget")
