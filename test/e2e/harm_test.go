@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,12 +18,15 @@ type victim struct {
 	term      float64
 }
 
-// aLeader finds a leader on a machine that may be hurt.
+// aLeader finds a leader on a machine that may be hurt. It is one that stays: once every node leads a partition, nobody hands
+// one over to even things out, and the loss of this node is what takes an election.
 func (r *run) aLeader(t *testing.T) (v victim) {
 	t.Helper()
-	eventually(t, "a leader outside of the first machine", func() string {
+	eventually(t, "every node to lead a partition", func() string {
 		all, leaders := r.quorateNodes(t), r.leaders()
+		leading := map[string]bool{}
 		for p, name := range leaders {
+			leading[name] = true
 			if machine := all[name].Spec.NodeName; machine != "node1" && machine != "" {
 				v = victim{pod: all[name], name: name, partition: p}
 			}
@@ -33,8 +37,9 @@ func (r *run) aLeader(t *testing.T) (v victim) {
 			}
 		}
 		v.term = r.metric(v.witness, v.termName())
-		if v.name == "" || v.term < 1 {
-			return fmt.Sprintf("%v, term %v", leaders, v.term)
+		now := r.leaders()
+		if len(leading) != nodes || v.term < 1 || !maps.Equal(leaders, now) || r.metric(v.name, v.termName()) != v.term {
+			return fmt.Sprintf("%v, then %v, term %v", leaders, now, v.term)
 		}
 		return ""
 	})
