@@ -47,6 +47,8 @@ func newCluster(t *testing.T, namespace string) *cluster {
 	}
 	c.addNamespace(namespace)
 	c.kubectl("config", "set-context", "--current", "--namespace", namespace)
+	// There is one release in a cluster: the next test's has this one's place.
+	t.Cleanup(func() { c.succeed("uninstall", "--ignore-not-found") })
 	return c
 }
 

@@ -4,11 +4,42 @@ here fails before anything is changed. `lookup` sees nothing in `helm template` 
 refuses the same, as the fixed settings stand in a field of the StatefulSet that can't change.
 */}}
 {{- define "quorate.check" -}}
+{{- include "quorate.checkAlone" . -}}
 {{- include "quorate.checkValues" . -}}
 {{- include "quorate.checkDurations" . -}}
 {{- include "quorate.checkStorage" . -}}
 {{- include "quorate.checkGenesis" . -}}
 {{- include "quorate.checkName" . -}}
+{{- end }}
+
+{{/*
+One release of a Kubernetes cluster looks after all its RateLimitPolicies. Helm would refuse the second one too, in words
+about metadata.
+*/}}
+{{- define "quorate.checkAlone" -}}
+{{- $mine := printf "release %s in namespace %s" .Release.Name .Release.Namespace -}}
+{{- $role := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (include "quorate.clusterRole" .) -}}
+{{- $owner := include "quorate.owner" $role -}}
+{{- if and $role (ne $owner $mine) -}}
+{{- fail (printf "there is a Quorate in this Kubernetes cluster already, of %s. Its operator looks after all RateLimitPolicies, and a second one would enforce them elsewhere and write over what the first says of them. Nothing was changed. Let gateways of more namespaces use that one by its value gatewayNamespaces, or uninstall it first" $owner) -}}
+{{- end -}}
+{{- if .Values.crds.install -}}
+{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "ratelimitpolicies.quorate.dev" -}}
+{{- $owner = include "quorate.owner" $definition -}}
+{{- if and $definition (ne $owner $mine) -}}
+{{- fail (printf "the resource definition ratelimitpolicies.quorate.dev is there already, of %s. Nothing was changed. Set crds.install=false to leave it as it is, or have this release keep it up to date: kubectl annotate --overwrite crd ratelimitpolicies.quorate.dev meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s; kubectl label --overwrite crd ratelimitpolicies.quorate.dev app.kubernetes.io/managed-by=Helm" $owner .Release.Name .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whose an object is. */}}
+{{- define "quorate.owner" -}}
+{{- $annotations := (.metadata).annotations | default dict -}}
+{{- if hasKey $annotations "meta.helm.sh/release-name" -}}
+release {{ get $annotations "meta.helm.sh/release-name" }} in namespace {{ get $annotations "meta.helm.sh/release-namespace" }}
+{{- else -}}
+no release of helm
+{{- end -}}
 {{- end }}
 
 {{- define "quorate.checkValues" -}}

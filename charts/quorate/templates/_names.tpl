@@ -13,6 +13,9 @@
 {{- $name -}}
 {{- end }}
 
+{{/* What only one release of a Kubernetes cluster can have. */}}
+{{- define "quorate.clusterRole" -}}quorate.dev:operator{{- end }}
+
 {{/* What finds the pods of a part. It stands in fields that can't change: no version of anything may get into it. */}}
 {{- define "quorate.selector" -}}
 app.kubernetes.io/name: quorate
