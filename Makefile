@@ -42,21 +42,22 @@ lint: ## golangci-lint, and buf lint for the wire contract
 
 # The deepcopy functions and the custom resource of api/policy, written below a folder. The values of entries get
 # nullable, for which there is no marker: of what isn't nullable the API server drops a null without a word, and a rule
-# that asks for less would take more. The schema's rules refuse it.
+# that asks for less would take more. The schema's rules refuse it. The chart, which can't read outside of itself, has a copy.
 POLICY_OBJECTS = $(TOOL) controller-gen paths=./api/policy/... object crd \
 	output:object:dir=$(1)/api/policy/v1alpha1 output:crd:dir=$(1)/config/crd && \
-	sed -i 's/^\( *\)pattern: ^\[^\\x00.*/\1nullable: true\n&/' $(1)/config/crd/*.yaml
+	sed -i 's/^\( *\)pattern: ^\[^\\x00.*/\1nullable: true\n&/' $(1)/config/crd/*.yaml && \
+	mkdir -p $(1)/charts/quorate/files && cp $(1)/config/crd/*.yaml $(1)/charts/quorate/files/
 
 gen: ## Write the generated code anew
 	$(BUF) generate
 	$(call POLICY_OBJECTS,.)
 
-# config/crd holds what is generated and nothing else: it is what gets installed.
+# config/crd holds what is generated and nothing else: it is what gets installed. So does charts/quorate/files.
 gen-check: ## Prove that the generated code is what its sources give
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && mkdir "$$tmp/have" "$$tmp/want" && \
 	$(BUF) generate -o "$$tmp/want" && \
 	$(call POLICY_OBJECTS,"$$tmp/want") && \
-	tar cf - config/crd $$(find api -name '*.pb.go' -o -name 'zz_generated.*.go') | tar xf - -C "$$tmp/have" && \
+	tar cf - config/crd charts/quorate/files $$(find api -name '*.pb.go' -o -name 'zz_generated.*.go') | tar xf - -C "$$tmp/have" && \
 	{ diff -ru "$$tmp/have" "$$tmp/want" || { echo 'generated code differs: run make gen' >&2; exit 1; }; }
 
 pure: ## Tests of the pure rooms and the wire contract, the rules of the house, the index of cases
