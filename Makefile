@@ -133,12 +133,11 @@ kube-down: ## Stop it, and forget what it held
 # the longest comes first.
 ENVTESTS := ./test/operator ./test/chart ./test/crd
 
-# Most of what they do is to wait, for a lease to end or for nothing to happen: -parallel is above two cores. -count=1: what
-# programs read that a test starts, `go test` doesn't know.
+# -count=1: `go test` doesn't know what programs read that a test starts.
 envtest: ## Tests with a real API server, which is built first: what it makes of our objects, and the operator beside it
 	@command -v "$$($(GO) env CC)" >/dev/null || { echo 'envtest: no C compiler, which the race detector needs (package gcc)' >&2; exit 1; }
 	@tools/kube/build.sh control helm
-	bash -euc '. tools/kube/env.sh; KUBEBUILDER_ASSETS=$$KUBE_BIN HELM=$$KUBE_BIN/helm $(GO) test -race -count=1 -parallel 4 -timeout 20m $(ENVTESTS)'
+	bash -euc '. tools/kube/env.sh; KUBEBUILDER_ASSETS=$$KUBE_BIN HELM=$$KUBE_BIN/helm $(GO) test -race -count=1 -timeout 20m $(ENVTESTS)'
 
 # STEPS=regexp: only these steps, and what all build on. KEEP=1 leaves the cluster. HISTORIES=folder keeps what callers saw.
 e2e: image ## Everything on a real Kubernetes of three nodes, under load; needs root

@@ -208,7 +208,7 @@ func (p *play) await(name, want string) {
 
 // TestRealNodesConfirmWhatIsInForce: all of it, through a handover, not without a majority, and again once there is one.
 func TestRealNodesConfirmWhatIsInForce(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	tr := newTrio(t)
 	p := newPlay(t, tr.grpc["n1"], tr.grpc["n2"], tr.grpc["n3"])
 	p.apply("p 3")
@@ -225,7 +225,7 @@ func TestRealNodesConfirmWhatIsInForce(t *testing.T) {
 // TestANodeThatIsCutOffMisleadsNobody: it answers, with the set of before, and is passed over; a partition that is led by
 // nobody else isn't confirmed by it.
 func TestANodeThatIsCutOffMisleadsNobody(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	tr := newTrio(t)
 	p := newPlay(t, tr.grpc["n1"], tr.grpc["n2"], tr.grpc["n3"])
 	p.apply("p 3")
@@ -243,7 +243,7 @@ func TestANodeThatIsCutOffMisleadsNobody(t *testing.T) {
 
 // TestANodeThatIsBehindIsPassedOver when a newer version is known to be in force.
 func TestANodeThatIsBehindIsPassedOver(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	tr := newTrio(t)
 	p := newPlay(t, tr.grpc["n1"], tr.grpc["n2"], tr.grpc["n3"])
 	p.apply("p 3")

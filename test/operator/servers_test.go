@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,10 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // the operators are processes, and say for themselves what happens
 	if os.Getenv(assets) == "" {
 		os.Exit(m.Run())
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil { // turns bound how many there are at once
+		panic(err)
 	}
 	os.Exit(rig.Run(func(p rig.Programs) int {
 		programs = p

@@ -31,27 +31,57 @@ type world struct {
 	security string // the line of its configuration
 }
 
-// newWorld has no policy anywhere, nodes, and an operator that runs.
+// turns are for the tests that mostly wait, for a lease to end or for nothing to happen: more of them at once than there
+// are cores. Beside them runs what computes.
+var turns = make(chan struct{}, 3)
+
+// newWorld has no policy anywhere, nodes, and an operator that runs. The test goes on beside others from there, when it is its
+// turn.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := newEmptyWorld(t)
-	w.nodes = programs.Found(t, rig.Shape{})
-	files := w.nodes.Files("policy-writer")
-	w.security = fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}", files.CA, files.Cert, files.Key)
+	w.found(rig.Shape{})
 	w.begin()
 	return w
 }
 
-// newEmptyWorld has nobody in it. The test goes on beside others from there.
+// newEmptyWorld has nobody in it.
 func newEmptyWorld(t *testing.T) *world {
+	t.Helper()
+	needsServer(t)
+	inTurn(t)
+	return newBareWorld(t)
+}
+
+// inTurn has the test go on beside others, when it is its turn.
+func inTurn(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}
+
+func needsServer(t *testing.T) {
 	t.Helper()
 	if os.Getenv(assets) == "" {
 		t.Skip("needs an API server: " + assets + " is not set (make envtest)")
 	}
-	t.Parallel()
+}
+
+// newBareWorld is one now, whoever's turn it is.
+func newBareWorld(t *testing.T) *world {
+	t.Helper()
 	w := &world{apiServer: takeServer(t), t: t}
 	w.clean()
 	return w
+}
+
+// found founds the nodes.
+func (w *world) found(s rig.Shape) {
+	w.t.Helper()
+	w.nodes = programs.Found(w.t, s)
+	files := w.nodes.Files("policy-writer")
+	w.security = fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}", files.CA, files.Cert, files.Key)
 }
 
 // clean leaves the API server as it was at first.
@@ -110,7 +140,7 @@ func (w *world) end() {
 
 // patience bounds every wait. It is far longer than anything takes, as a leader's death does for half a minute: a machine
 // with other work is no fault.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // lookEvery is how long a wait pauses between two looks.
 const lookEvery = 50 * time.Millisecond
