@@ -24,8 +24,9 @@ help: ## Say what there is
 
 check: build vet lint gen-check pure ## Before every commit: builds, lints, generated code, pure rooms
 
-test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, mutants, simulation, faults
+test: vet lint gen-check ## Everything: check's lint, all tests with the race detector, envtest, mutants, simulation, faults
 	$(GO) test -race -timeout 20m ./...
+	@$(MAKE) --no-print-directory envtest
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory sim
 	@$(MAKE) --no-print-directory faults
@@ -140,6 +141,7 @@ envtest: ## Tests with a real API server, which is built first: what it makes of
 	bash -euc '. tools/kube/env.sh; KUBEBUILDER_ASSETS=$$KUBE_BIN HELM=$$KUBE_BIN/helm $(GO) test -race -count=1 -timeout 20m $(ENVTESTS)'
 
 # STEPS=regexp: only these steps, and what all build on. KEEP=1 leaves the cluster. HISTORIES=folder keeps what callers saw.
+# PREVIOUS=commit: what the upgrade comes from, in the place of the one before; none: no upgrade.
 e2e: image ## Everything on a real Kubernetes of three nodes, under load; needs root
 	@tools/kube/build.sh control node helm
 	E2E=1 $(GO) test -count=1 -v -timeout 40m ./test/e2e

@@ -63,7 +63,7 @@ func TestQuorateOnKubernetes(t *testing.T) {
 			todo = append(todo, s)
 		}
 	}
-	if todo[len(todo)-1].name == lastStep {
+	if todo[len(todo)-1].name == lastStep && os.Getenv("PREVIOUS") != noPrevious {
 		previous(t) // what is missing is missing now already
 	}
 	r := &run{kubernetes: startKubernetes(t)}

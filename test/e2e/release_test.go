@@ -111,6 +111,9 @@ func git(args ...string) *exec.Cmd {
 	return exec.Command("git", append([]string{"-c", "safe.directory=*", "-C", root}, args...)...)
 }
 
+// noPrevious is what PREVIOUS says where nothing came before.
+const noPrevious = "none"
+
 // previous is the commit that an upgrade comes from.
 func previous(t *testing.T) string {
 	t.Helper()
@@ -189,6 +192,9 @@ func (r *run) imageOf(t *testing.T, node string) string {
 // through gateways that aren't upgraded. In the middle of it, once a node of the new version leads those of the old one, it
 // goes back, and then all the way.
 func upgraded(t *testing.T, r *run) {
+	if os.Getenv("PREVIOUS") == noPrevious {
+		t.Skip("there is nothing here to upgrade from")
+	}
 	commit := previous(t)
 	r.installPrevious(t, commit)
 	upgrade := func() {
