@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -59,14 +60,23 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(func(p rig.Programs) int {
 		programs = p
 		code := m.Run()
-		for _, s := range servers.all {
-			if err := s.env.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, "stop an API server:", err)
-				code = 1
-			}
+		if err := stopServers(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API servers:", err)
+			code = 1
 		}
 		return code
 	}, "cmd/quotanode", "cmd/quotactl", "cmd/operator"))
+}
+
+// stopServers stops all at once, as each takes its time.
+func stopServers() error {
+	errs := make([]error, len(servers.all))
+	var stopping sync.WaitGroup
+	for i, s := range servers.all {
+		stopping.Go(func() { errs[i] = s.env.Stop() })
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
 }
 
 // apiServer is a real one, with the CRD and the operator's rights.
