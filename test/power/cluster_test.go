@@ -133,7 +133,7 @@ func TestDISK07AllNodesLosePowerAtOnce(t *testing.T) {
 		more    string
 	}{
 		"quotanode":       {program: []string{program("quotanode"), "run"}},
-		"snapshots often": {program: []string{program("faultnode")}, more: "test: {logBytes: 32768}\n"},
+		"snapshots often": {program: []string{program("faultnode")}, more: "test: {logBytes: 8192}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := live(t, nodes.program, nodes.more, 500)
