@@ -30,8 +30,9 @@ func (g *Group) nextSeq() uint64 {
 }
 
 // sequence seals batches while there is anything to seal and a place in flight.
-// No timer delays a lone check: whatever has gathered while entries were in
-// flight, or the log had a rest, makes the next one.
+// Whatever has gathered while entries were in flight, or the log had a rest, makes
+// the next one. No timer delays who asks alone: a rest follows only an entry of
+// several checks.
 func (g *Group) sequence() {
 	for {
 		lead := g.lead.Load()
