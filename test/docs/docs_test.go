@@ -16,40 +16,10 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/policy/file"
+	"github.com/quorate/quorate/test/fence"
 )
 
 const root = "../.."
-
-// block is a fenced block of a page.
-type block struct {
-	language string
-	text     string
-	line     int
-}
-
-func blocks(t *testing.T, page string) (all []block) {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open *block
-	for i, line := range strings.Split(string(content), "\n") {
-		switch {
-		case strings.HasPrefix(line, "```") && open == nil:
-			open = &block{language: strings.TrimPrefix(line, "```"), line: i + 1}
-		case strings.HasPrefix(line, "```"):
-			all = append(all, *open)
-			open = nil
-		case open != nil:
-			open.text += line + "\n"
-		}
-	}
-	if open != nil {
-		t.Fatalf("%s:%d: a block that never ends", page, open.line)
-	}
-	return all
-}
 
 // TestPolicyFilesInTheDocumentationAreValid reads every YAML block that holds policies.
 func TestPolicyFilesInTheDocumentationAreValid(t *testing.T) {
@@ -60,12 +30,12 @@ func TestPolicyFilesInTheDocumentationAreValid(t *testing.T) {
 	read := 0
 	for _, page := range append(pages, filepath.Join(root, "README.md")) {
 		page = strings.TrimPrefix(page, root+"/")
-		for _, b := range blocks(t, page) {
-			if b.language != "yaml" || !strings.Contains(b.text, "policies:") {
+		for _, b := range fence.Blocks(t, filepath.Join(root, page)) {
+			if b.Language != "yaml" || !strings.Contains(b.Text, "policies:") {
 				continue
 			}
 			read++
-			if _, err := file.Read(fmt.Sprintf("%s:%d", page, b.line), strings.NewReader(b.text)); err != nil {
+			if _, err := file.Read(fmt.Sprintf("%s:%d", page, b.Line), strings.NewReader(b.Text)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -101,12 +71,12 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestREADMEShowsWhatHappens(t *testing.T) {
 	needCurl(t)
 	var start string
-	var transcripts []block
-	for _, b := range blocks(t, "README.md") {
+	var transcripts []fence.Block
+	for _, b := range fence.Blocks(t, filepath.Join(root, "README.md")) {
 		switch {
-		case b.language == "sh" && start == "":
-			start = strings.TrimSpace(b.text)
-		case b.language == "console":
+		case b.Language == "sh" && start == "":
+			start = strings.TrimSpace(b.Text)
+		case b.Language == "console":
 			transcripts = append(transcripts, b)
 		}
 	}
@@ -187,16 +157,16 @@ func startDev(t *testing.T, command string) *strings.Replacer {
 
 // play runs the commands of a transcript, those behind "$ ", and compares what
 // each prints with the lines below it.
-func play(t *testing.T, b block, addresses *strings.Replacer) {
+func play(t *testing.T, b fence.Block, addresses *strings.Replacer) {
 	t.Helper()
-	for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
+	for _, step := range strings.Split("\n"+b.Text, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(step, "\n")
 		cmd := exec.Command("sh", "-c", addresses.Replace(command))
 		cmd.Dir = root
 		out, err := cmd.CombinedOutput()
 		got := strings.TrimSpace(string(out))
 		if want = strings.TrimSpace(want); !matches(want, got) {
-			t.Errorf("README.md:%d: %s\nprints   %s\nshown is %s\n(%v)", b.line, command, got, want, err)
+			t.Errorf("README.md:%d: %s\nprints   %s\nshown is %s\n(%v)", b.Line, command, got, want, err)
 		}
 	}
 }

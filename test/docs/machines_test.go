@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/fence"
 )
 
 // patience bounds every wait.
@@ -127,13 +129,13 @@ var prompt = regexp.MustCompile(`^(\w*)\$ (.*)$`)
 // commandsOf reads the transcripts below a heading.
 func commandsOf(t *testing.T, page, heading string) (all []command) {
 	t.Helper()
-	for _, b := range blocksBelow(t, page, heading) {
-		if b.language != "console" {
+	for _, b := range fence.Below(t, filepath.Join(root, page), heading) {
+		if b.Language != "console" {
 			continue
 		}
-		for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
+		for i, line := range strings.Split(strings.TrimSuffix(b.Text, "\n"), "\n") {
 			if p := prompt.FindStringSubmatch(line); p != nil {
-				all = append(all, command{machine: p[1], text: p[2], line: b.line + i + 1})
+				all = append(all, command{machine: p[1], text: p[2], line: b.Line + i + 1})
 			} else {
 				all[len(all)-1].prints += line + "\n"
 			}
@@ -141,33 +143,6 @@ func commandsOf(t *testing.T, page, heading string) (all []command) {
 	}
 	if len(all) == 0 {
 		t.Fatalf("%s: no commands below %q", page, heading)
-	}
-	return all
-}
-
-// blocksBelow are the blocks of a section.
-func blocksBelow(t *testing.T, page, heading string) (all []block) {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, to := 0, 0
-	for i, line := range strings.Split(string(content), "\n") {
-		switch {
-		case line == "## "+heading:
-			from = i + 1
-		case strings.HasPrefix(line, "## ") && from > 0 && to == 0:
-			to = i + 1
-		}
-	}
-	if from == 0 {
-		t.Fatalf("%s: no heading %q", page, heading)
-	}
-	for _, b := range blocks(t, page) {
-		if b.line > from && (to == 0 || b.line < to) {
-			all = append(all, b)
-		}
 	}
 	return all
 }

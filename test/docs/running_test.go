@@ -2,8 +2,11 @@ package docs
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/fence"
 )
 
 const runningPage = "docs/running.md"
@@ -48,9 +51,9 @@ func (m *machines) bringCertificates() {
 // file is the block of a section that says it is that file.
 func (m *machines) file(name, heading string) string {
 	m.t.Helper()
-	for _, b := range blocksBelow(m.t, runningPage, heading) {
-		if strings.HasPrefix(b.text, "# "+name+"\n") {
-			return b.text
+	for _, b := range fence.Below(m.t, filepath.Join(root, runningPage), heading) {
+		if strings.HasPrefix(b.Text, "# "+name+"\n") {
+			return b.Text
 		}
 	}
 	m.t.Fatalf("%s: no file %s below %q", runningPage, name, heading)

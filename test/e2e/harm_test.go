@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/fence"
 )
 
 // victim is a node of Quorate that leads something, and what a partition of its own shows before it is hurt.
@@ -168,10 +170,10 @@ func (r *run) node(t *testing.T, args ...string) {
 // rolled: one node after the other, and never two at once. It begins as the page says, once all are available: Kubernetes
 // doesn't look at nodes that it has yet to replace, and one may have come back just now.
 func rolled(t *testing.T, r *run) {
-	restart := strings.Split(strings.TrimSpace(blockOf(t, kubernetesPage, "Restart", "sh", "rollout restart").text), "\n")
+	restart := strings.Split(strings.TrimSpace(blockOf(t, kubernetesPage, "Restart", "sh", "rollout restart").Text), "\n")
 	last := len(restart) - 1
 	person := r.person(t, nil)
-	person.follows(t, block{text: strings.Join(restart[:last], "\n")})
+	person.follows(t, fence.Block{Text: strings.Join(restart[:last], "\n")})
 	before := r.quorateNodes(t)
 	r.load.mark("rolled")
 	w := &rolling{before: before, came: map[string]bool{}}
@@ -185,7 +187,7 @@ func rolled(t *testing.T, r *run) {
 		}
 		return fmt.Sprintf("%v are still to be replaced", missing)
 	})
-	person.follows(t, block{text: restart[last]})
+	person.follows(t, fence.Block{Text: restart[last]})
 	r.whole(t)
 	r.load.goesOn(t)
 }

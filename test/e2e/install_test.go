@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/test/fence"
 	"github.com/quorate/quorate/test/image"
 )
 
@@ -204,13 +205,13 @@ func (r *run) decided(t *testing.T, asker, query string) (a told) {
 // allowance.
 func threeAllowsAndADeny(t *testing.T, r *run) {
 	policy := firstPolicy(t)
-	app := blockOf(t, kubernetesPage, "Install in five minutes", "yaml", "kind: Pod").text
+	app := blockOf(t, kubernetesPage, "Install in five minutes", "yaml", "kind: Pod").Text
 	reader := r.person(t, map[string]string{
 		"policy.yaml": policy,
 		"app.yaml":    strings.Replace(app, "image: busybox:1\n", "image: localhost/busybox:1\n", 1),
 	})
-	for _, b := range blocksBelow(t, readme, inKubernetes) {
-		if b.language == "shellsession" {
+	for _, b := range fence.Below(t, filepath.Join(root, readme), inKubernetes) {
+		if b.Language == "shellsession" {
 			reader.sees(t, readme, b)
 		}
 	}

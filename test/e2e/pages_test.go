@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/fence"
 )
 
 const (
@@ -18,48 +20,11 @@ const (
 	kubernetesPage = "docs/kubernetes.md"
 )
 
-// block is a fenced block of a page.
-type block struct {
-	language, text string
-	line           int
-}
-
-// blocksBelow are those below a heading, up to the next one.
-func blocksBelow(t *testing.T, page, heading string) (all []block) {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open *block
-	below := false
-	for i, line := range strings.Split(string(content), "\n") {
-		language, fence := strings.CutPrefix(line, "```")
-		switch {
-		case fence && open == nil:
-			open = &block{language: language, line: i + 1}
-		case fence:
-			if below {
-				all = append(all, *open)
-			}
-			open = nil
-		case open != nil:
-			open.text += line + "\n"
-		case strings.HasPrefix(line, "#"):
-			below = strings.TrimLeft(line, "# ") == heading
-		}
-	}
-	if len(all) == 0 {
-		t.Fatalf("%s has no block below %q", page, heading)
-	}
-	return all
-}
-
 // blockOf is the first of a language below a heading that holds some words.
-func blockOf(t *testing.T, page, heading, language, words string) block {
+func blockOf(t *testing.T, page, heading, language, words string) fence.Block {
 	t.Helper()
-	for _, b := range blocksBelow(t, page, heading) {
-		if b.language == language && strings.Contains(b.text, words) {
+	for _, b := range fence.Below(t, filepath.Join(root, page), heading) {
+		if b.Language == language && strings.Contains(b.Text, words) {
 			return b
 		}
 	}
@@ -73,7 +38,7 @@ const inKubernetes = "In Kubernetes"
 // firstPolicy is the one of README.
 func firstPolicy(t *testing.T) string {
 	t.Helper()
-	return blockOf(t, readme, inKubernetes, "yaml", "RateLimitPolicy").text
+	return blockOf(t, readme, inKubernetes, "yaml", "RateLimitPolicy").Text
 }
 
 // person is somebody who types what a page shows, in a checkout with the files that the page speaks of.
@@ -116,24 +81,24 @@ func (p *person) types(ctx context.Context, commands string) (string, error) {
 }
 
 // follows runs the commands of a block.
-func (p *person) follows(t *testing.T, b block) {
+func (p *person) follows(t *testing.T, b fence.Block) {
 	t.Helper()
-	if _, err := p.types(t.Context(), b.text); err != nil {
+	if _, err := p.types(t.Context(), b.Text); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // sees runs the commands of a transcript, and compares what each prints with the lines below it.
-func (p *person) sees(t *testing.T, page string, b block) {
+func (p *person) sees(t *testing.T, page string, b fence.Block) {
 	t.Helper()
-	for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
+	for _, step := range strings.Split("\n"+b.Text, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(step, "\n")
 		if command, background := strings.CutSuffix(command, " &"); background {
 			p.forwards(t, command)
 			continue
 		}
 		want = strings.TrimSpace(want)
-		eventually(t, fmt.Sprintf("%s:%d: %s", page, b.line, command), func() string {
+		eventually(t, fmt.Sprintf("%s:%d: %s", page, b.Line, command), func() string {
 			got, err := p.types(t.Context(), command)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +107,7 @@ func (p *person) sees(t *testing.T, page string, b block) {
 				return got // the page says that this may be so at first; nothing is charged then
 			}
 			if normal(got) != normal(want) {
-				t.Fatalf("%s:%d: %s\nprints   %s\nshown is %s", page, b.line, command, got, want)
+				t.Fatalf("%s:%d: %s\nprints   %s\nshown is %s", page, b.Line, command, got, want)
 			}
 			return ""
 		})
