@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/test/rig"
 )
 
@@ -25,18 +26,7 @@ func TestANodeFarBehindCatchesUpBySnapshot(t *testing.T) {
 	behind := rig.Others(n.Leader(t, 0))[0]
 	ahead := rig.Others(behind)
 	n.Terminate(t, behind)
-
-	const enough = 40_000 // far more than it takes
-	asked := 500
-	for ; len(n.snapshots(t, ahead[0])) == 0 || len(n.snapshots(t, ahead[1])) == 0; asked += 1000 {
-		if asked > enough {
-			t.Fatalf("after %d checks the logs are not compacted", asked)
-		}
-		flood(t, 1000, func(i int) { l.ask(t, c, newID(), longAccount(asked+i)) })
-	}
-	if s := n.snapshots(t, behind); len(s) > 0 {
-		t.Fatalf("%s has snapshots already: %v", behind, s)
-	}
+	asked := n.outrun(t, c, l, behind, 500)
 	n.Begin(t, behind)
 	rig.Eventually(t, behind+" to catch up by a snapshot", func() bool {
 		partitions := n.Status(t, behind).GetPartitions()
@@ -53,6 +43,24 @@ func TestANodeFarBehindCatchesUpBySnapshot(t *testing.T) {
 
 	n.Kill(t, n.Leader(t, 0))
 	l.sample(400).verify(t, n, c)
+}
+
+// outrun asks for accounts from the given one on until those that run have dropped what the stopped one misses, and returns
+// how many there are now.
+func (n *nodes) outrun(t *testing.T, c *client.Client, l *ledger, behind string, asked int) int {
+	t.Helper()
+	const enough = 40_000 // far more than it takes
+	ahead := rig.Others(behind)
+	for ; len(n.snapshots(t, ahead[0])) == 0 || len(n.snapshots(t, ahead[1])) == 0; asked += 1000 {
+		if asked > enough {
+			t.Fatalf("after %d checks the logs are not compacted", asked)
+		}
+		flood(t, 1000, func(i int) { l.ask(t, c, newID(), longAccount(asked+i)) })
+	}
+	if s := n.snapshots(t, behind); len(s) > 0 {
+		t.Fatalf("%s has snapshots already: %v", behind, s)
+	}
+	return asked
 }
 
 // snapshots lists those of a node's first partition.

@@ -1,0 +1,110 @@
+package cluster_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/test/rig"
+)
+
+// restoring is what is seen of a node while it is being restored.
+type restoring struct {
+	*nodes
+	name   string
+	health string
+
+	looks, behind int   // while a snapshot was arriving, and of those the ones that say how far behind it is
+	grown         int   // how often more of it was there than at any look before
+	most          int64 // bytes of it
+}
+
+// look asks for both probes, as Kubernetes does, and reports whether the node is ready.
+func (r *restoring) look(t *testing.T) (ready bool) {
+	t.Helper()
+	_, before := r.arrived(t)
+	alive, text := probe(r.health, "/livez")
+	status, why := probe(r.health, "/readyz")
+	size, after := r.arrived(t)
+	if alive != http.StatusOK {
+		t.Fatalf("it passes for dead: %d %s", alive, text)
+	}
+	if !r.Running(r.name) {
+		t.Fatal("it has ended")
+	}
+	if status == http.StatusOK && len(r.snapshots(t, r.name)) == 0 {
+		t.Fatalf("it is ready, and has no snapshot; %+v", r)
+	}
+	if before && after {
+		r.looks++
+		if strings.Contains(why, "entries behind its leader") {
+			r.behind++
+		}
+		if size > r.most {
+			r.most = size
+			r.grown++
+		}
+	}
+	return status == http.StatusOK
+}
+
+// arrived is how much is on disk of a snapshot that isn't all there yet; false: there is none.
+func (r *restoring) arrived(t *testing.T) (size int64, arriving bool) {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(r.Data(r.name), "p0", "snapshots", "*.tmp", "state.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		if about, err := os.Stat(path); err == nil { // else it has just become whole
+			size, arriving = max(size, about.Size()), true
+		}
+	}
+	return size, arriving
+}
+
+// TestK8S05ALongRestoreEndsNobody: a snapshot comes over a slow line. All that time the node is alive, isn't ready and says
+// why, and the others decide; then it is ready, in the same process. It takes longer than a loop may stand still.
+func TestK8S05ALongRestoreEndsNobody(t *testing.T) {
+	t.Parallel()
+	const (
+		slow    = 128 << 10        // bytes a second: a minute for what the logs hold
+		looking = 31 * time.Second // a loop that stands still for 30 s counts as dead
+		looks   = 100
+		growths = 20
+	)
+	web := rig.NewWeb()
+	n := found(t, rig.Shape{Policies: hourlyText(2), Partitions: 1, LogBytes: "8MiB", Web: web})
+	c, l := n.Client(t), newLedger(2)
+	behind := rig.Others(n.Leader(t, 0))[0]
+	n.Terminate(t, behind)
+	asked := n.outrun(t, c, l, behind, 0)
+
+	for _, from := range rig.Others(behind) {
+		web.Lane(from, behind).Slow(0, slow)
+	}
+	n.Begin(t, behind)
+	r := &restoring{nodes: n, name: behind, health: n.Process[behind].Line(t, "health ")}
+	rig.Eventually(t, "a snapshot to come", func() bool { r.look(t); return r.looks > 0 })
+	began := time.Now()
+	rig.Eventually(t, "enough looks at a node that is being restored", func() bool {
+		if r.look(t) {
+			t.Fatalf("it is ready: %+v", r)
+		}
+		return r.behind >= looks && r.grown >= growths && time.Since(began) > looking
+	})
+	was := l.told()
+	flood(t, 20, func(i int) { l.ask(t, c, newID(), longAccount(asked+i)) })
+	if told := l.told(); told != was+20 {
+		t.Errorf("while it is being restored %d of 20 are allowed", told-was)
+	}
+	if _, arriving := r.arrived(t); !arriving {
+		t.Fatal("the snapshot has arrived too soon")
+	}
+	t.Logf("%d looks while a snapshot arrived, %d of them said how far behind; it grew %d times, to %d bytes", r.looks, r.behind, r.grown, r.most)
+	web.Mend()
+	rig.Eventually(t, "it to be ready", func() bool { return r.look(t) })
+}
