@@ -57,6 +57,8 @@ const (
 	// RefusedConflict: a policy set whose turn it isn't: another one is in force than
 	// it expects, or one that is not older.
 	RefusedConflict
+	// RefusedLevel: a level that isn't above the partition's.
+	RefusedLevel
 )
 
 // Applied is what applying one entry came to.

@@ -49,7 +49,7 @@ func TestEveryBitOfAnEntryCounts(t *testing.T) {
 	for kind, e := range map[string][]byte{
 		"first": fsm.First(h), "tick": fsm.Tick(h), "checkpoint": fsm.CheckpointEntry(h, fsm.Checkpoint{Index: 3, Hash: 4}),
 		"settings": fsm.SettingsEntry(h, settings()), "policies": fsm.PoliciesEntry(h, version, []byte("{}")), "change": fsm.ChangeEntry(h, version, r.v, []byte("{}")),
-		"batch": fsm.BatchEntry(h, r.v, []*fsm.Check{r.check(1, user(1)), r.check(2, user(2))}),
+		"batch": fsm.BatchEntry(h, r.v, []*fsm.Check{r.check(1, user(1)), r.check(2, user(2))}), "level": fsm.LevelEntry(h, 2),
 	} {
 		if _, err := fsm.ParseHeader(e); err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -88,7 +88,7 @@ func TestHeadersThatNoLeaderWritesAreDamage(t *testing.T) {
 		"tick with a body":    append(fsm.Tick(h), 0),
 		"first with a body":   append(fsm.First(h), 0),
 		"kind 0":              set(fsm.Tick(h), 1, 0),
-		"kind 7":              set(fsm.Tick(h), 1, 7),
+		"kind 8":              set(fsm.Tick(h), 1, 8),
 		"version 2":           set(fsm.Tick(h), 0, 2),
 		"something in byte 2": set(fsm.Tick(h), 2, 1),
 		"something in byte 3": set(fsm.Tick(h), 3, 1),
@@ -127,6 +127,8 @@ func TestBodiesThatNoLeaderWritesAreDamage(t *testing.T) {
 		"settings cut short":            fsm.SettingsEntry(h, settings())[:50],
 		"policies without a version":    fsm.PoliciesEntry(h, version, nil)[:40],
 		"checkpoint cut short":          fsm.CheckpointEntry(h, fsm.Checkpoint{})[:40],
+		"level cut short":               fsm.LevelEntry(h, 2)[:39],
+		"level with a byte more":        append(fsm.LevelEntry(h, 2), 0),
 		"batch cut short":               batch[:len(batch)-1],
 		"batch with a byte more":        append(bytes.Clone(batch), 0),
 		"batch without a head":          batch[:40],
@@ -280,9 +282,10 @@ func FuzzApply(f *testing.F) {
 	for _, e := range r.log {
 		f.Add(e.data)
 	}
+	f.Add(fsm.LevelEntry(r.header(), 2))
 	image := written(f, r.m.Snapshot())
 	f.Fuzz(func(t *testing.T, e []byte) {
-		m, err := fsm.Restore(bytes.NewReader(image))
+		m, err := fsm.Restore(bytes.NewReader(image), fsm.UpTo(newest))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +348,7 @@ func FuzzGenesis(f *testing.F) {
 		f.Add(e.data[head:], e.data[1] == byte(fsm.KindPolicies))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, policies bool) {
-		b := &replica{tb: t, m: fsm.New()}
+		b := &replica{tb: t, m: empty()}
 		b.lead()
 		e := fsm.SettingsEntry(b.header(), settings())[:head]
 		if policies {
@@ -367,11 +370,13 @@ func FuzzRestore(f *testing.F) {
 	f.Add(stream(written(f, r.m.Snapshot())), true)
 	f.Add(stream(written(f, fsm.New().Snapshot())), true)
 	f.Add(written(f, r.m.Snapshot()), false)
+	r.apply(fsm.LevelEntry(r.header(), 2))
+	f.Add(written(f, r.m.Snapshot()), false)
 	f.Fuzz(func(t *testing.T, b []byte, whole bool) {
 		if whole {
 			b = framed(b)
 		}
-		m, err := fsm.Restore(bytes.NewReader(b))
+		m, err := fsm.Restore(bytes.NewReader(b), fsm.UpTo(newest))
 		if err != nil {
 			if !errors.Is(err, fsm.ErrSnapshot) {
 				t.Error(err)

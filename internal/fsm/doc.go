@@ -8,7 +8,7 @@
 //
 // What it holds:
 //
-//   - settings, the policy set in force, the decision time of the last entry;
+//   - settings, the level of behaviour (level.go), the policy set in force, the decision time of the last entry;
 //   - the roster (roster.go): which numbers, that last, the quotas and domains have which the
 //     set in force means by their places; deleted quotas stay in it for 90 days (grave.go);
 //   - a table of quota keys, each with the rolling log and the states of buckets

@@ -22,6 +22,7 @@ func TestEntryOfAnotherTermIsRefusedWhole(t *testing.T) {
 		for kind, e := range map[string][]byte{
 			"batch": fsm.BatchEntry(h, version, checks), "tick": fsm.Tick(h), "checkpoint": fsm.CheckpointEntry(h, fsm.Checkpoint{}),
 			"policies": fsm.PoliciesEntry(h, version, nil), "settings": fsm.SettingsEntry(h, settings()), "first": fsm.First(h),
+			"level": fsm.LevelEntry(h, 2),
 		} {
 			r.unchanged(func() {
 				if a := r.apply(e); a.Refusal != fsm.RefusedTerm || a.Answers != nil || r.m.Now() != 0 {
@@ -61,7 +62,7 @@ func TestEntryOfAnotherSetIsRefusedWhole(t *testing.T) {
 			}
 		})
 	}
-	bare := &replica{tb: t, m: fsm.New()}
+	bare := &replica{tb: t, m: empty()}
 	bare.lead()
 	bare.apply(fsm.SettingsEntry(bare.header(), settings()))
 	if a := bare.apply(fsm.BatchEntry(bare.header(), fsm.Version{}, checks)); a.Refusal != fsm.RefusedVersion {
@@ -118,7 +119,7 @@ func TestAReplicaThatCantCompileALoggedSetStops(t *testing.T) {
 	for name, canonical := range map[string][]byte{
 		"nothing": nil, "not canonical": []byte("{ }"), "no limit": invalid.Canonical(),
 	} {
-		r := &replica{tb: t, m: fsm.New()}
+		r := &replica{tb: t, m: empty()}
 		r.lead()
 		r.apply(fsm.SettingsEntry(r.header(), settings()))
 		if _, err := r.m.Apply(r.m.Index()+1, r.m.Term(), fsm.PoliciesEntry(r.header(), version, canonical)); err == nil {
@@ -132,7 +133,7 @@ func TestAReplicaThatCantCompileALoggedSetStops(t *testing.T) {
 
 func TestASetBeforeTheSettingsIsRefused(t *testing.T) {
 	fine := policy.Set{Policies: []policy.Policy{perUser(rolling(1, minute))}}
-	r := &replica{tb: t, m: fsm.New()}
+	r := &replica{tb: t, m: empty()}
 	r.lead()
 	if a := r.apply(fsm.PoliciesEntry(r.header(), version, fine.Canonical())); a.Refusal != fsm.RefusedSet {
 		t.Errorf("refusal %d", a.Refusal)

@@ -20,6 +20,7 @@ const (
 	KindTick       Kind = 4 // decision time alone, and a turn of the reclaimer
 	KindCheckpoint Kind = 5 // note the state hash here, compare the one before
 	KindBatch      Kind = 6 // checks, sealed together
+	KindLevel      Kind = 7 // raise the level of behaviour; none before all members have the new one
 )
 
 // Header begins every entry.
@@ -83,7 +84,7 @@ func ParseHeader(e []byte) (Header, error) {
 		Term: binary.LittleEndian.Uint64(e[16:]),
 		Seq:  binary.LittleEndian.Uint64(e[24:]),
 	}
-	if h.Kind < KindSettings || h.Kind > KindBatch || h.Time < 0 || h.Time == limit.Never || e[2] != 0 || e[3] != 0 {
+	if h.Kind < KindSettings || h.Kind > KindLevel || h.Time < 0 || h.Time == limit.Never || e[2] != 0 || e[3] != 0 {
 		return Header{}, fmt.Errorf("%w: kind %d at time %d", ErrDamaged, h.Kind, h.Time)
 	}
 	if bare := h.Kind == KindFirst || h.Kind == KindTick; bare && len(e) > headerBytes {

@@ -14,7 +14,7 @@ import (
 func TestReplicasOfOneLogAreEqual(t *testing.T) {
 	eachSeed(t, 10, func(t *testing.T, seed uint64) {
 		log := randomLog(t, seed)
-		a, b := fsm.New(), fsm.New()
+		a, b := empty(), empty()
 		for _, e := range log {
 			follow(t, e, a, b)
 		}
@@ -27,7 +27,7 @@ func TestReplicasOfOneLogAreEqual(t *testing.T) {
 func TestRestoredEqualsReplayed(t *testing.T) {
 	eachSeed(t, 5, func(t *testing.T, seed uint64) {
 		log := randomLog(t, seed)
-		original := fsm.New()
+		original := empty()
 		var restored []*fsm.Machine
 		for i, e := range log {
 			follow(t, e, append(restored, original)...)
@@ -42,7 +42,7 @@ func TestRestoredEqualsReplayed(t *testing.T) {
 // the one that never stopped, and writes the same snapshots.
 func TestGenerationsOfSnapshots(t *testing.T) {
 	eachSeed(t, 10, func(t *testing.T, seed uint64) {
-		original, heir := fsm.New(), fsm.New()
+		original, heir := empty(), empty()
 		for i, e := range randomLog(t, seed) {
 			follow(t, e, original, heir)
 			if i%5 == 0 {
@@ -60,7 +60,7 @@ func TestGenerationsOfSnapshots(t *testing.T) {
 func TestSnapshotHoldsStill(t *testing.T) {
 	eachSeed(t, 5, func(t *testing.T, seed uint64) {
 		log := randomLog(t, seed)
-		busy, quiet := fsm.New(), fsm.New()
+		busy, quiet := empty(), empty()
 		type taken struct {
 			quiet []byte
 			busy  chan []byte
@@ -144,7 +144,7 @@ func apply(tb testing.TB, m *fsm.Machine, e entry) fsm.Applied {
 // clone is the machine that starts from a snapshot of m.
 func clone(tb testing.TB, m *fsm.Machine) *fsm.Machine {
 	tb.Helper()
-	restored, err := fsm.Restore(bytes.NewReader(written(tb, m.Snapshot())))
+	restored, err := fsm.Restore(bytes.NewReader(written(tb, m.Snapshot())), fsm.UpTo(newest))
 	if err != nil {
 		tb.Fatalf("after entry %d: %v", m.Index(), err)
 	}

@@ -12,6 +12,9 @@ type Machine struct {
 	formed   bool // settings are in force
 	slots    keyspace.Table
 
+	level  uint64 // of behaviour
+	newest uint64 // that this software has
+
 	index uint64 // of the last entry
 	term  uint64 // whose first entry has been applied
 	now   int64
@@ -45,9 +48,16 @@ type scratch struct {
 }
 
 // New returns the machine of an empty log.
-func New() *Machine { return &Machine{} }
+func New(options ...Option) *Machine {
+	m := &Machine{level: FirstLevel, newest: NewestLevel}
+	for _, o := range options {
+		o(m)
+	}
+	return m
+}
 
-// Apply applies one entry of the log. An error means damage: the replica must stop.
+// Apply applies one entry of the log. An error means damage, or a level that this software doesn't have: the replica
+// must stop.
 func (m *Machine) Apply(index, term uint64, entry []byte) (Applied, error) {
 	h, err := ParseHeader(entry)
 	if err != nil {
@@ -74,6 +84,8 @@ func (m *Machine) Apply(index, term uint64, entry []byte) (Applied, error) {
 		err = m.applyBatch(body, &a)
 	case KindTick:
 		m.reclaim(tickReclaims)
+	case KindLevel:
+		err = m.applyLevel(body, &a)
 	}
 	return a, err
 }
@@ -165,6 +177,9 @@ func (m *Machine) StateHash() uint64 {
 	}
 	if m.formed {
 		h = mix3(h, m.records.rows.head, m.records.rows.tail, uint64(m.keys.live)<<32|uint64(m.keys.free))
+	}
+	if m.level > FirstLevel { // at the first one it is what it was before there were levels
+		h = mix(h, m.level)
 	}
 	return h
 }

@@ -226,7 +226,7 @@ func newHistoryWith(tb testing.TB, c choices, s fsm.Settings, set policy.Set) *h
 func (h *history) step() {
 	h.now = max(0, h.now+h.pause())
 	head, v := h.header(), h.v
-	switch h.IntN(28) {
+	switch h.IntN(29) {
 	case 0:
 		h.lead()
 		h.oracle.advance(h.now)
@@ -253,9 +253,21 @@ func (h *history) step() {
 			h.oracle.forget(16384)
 			h.reform()
 		}
+	case 8:
+		h.oracle.advance(h.now)
+		h.level(head)
 	default:
 		h.oracle.advance(h.now)
 		h.batch(h.checks())
+	}
+}
+
+// level orders any level, which counts only if it is above the one in force, and changes nothing that is decided.
+func (h *history) level(head fsm.Header) {
+	was, level := h.m.Level(), h.Uint64N(newest+1)
+	a, now := h.apply(fsm.LevelEntry(head, level)), max(was, level)
+	if raised := a.Refusal == fsm.Accepted; raised != (level > was) || h.m.Level() != now {
+		h.tb.Errorf("entry %d: level %d at level %d: refusal %d, then level %d", h.index, level, was, a.Refusal, h.m.Level())
 	}
 }
 

@@ -192,7 +192,7 @@ func TestSetsComeInTheirOrder(t *testing.T) {
 }
 
 func TestTheFirstSetIsOrderedToo(t *testing.T) {
-	r := &replica{tb: t, m: fsm.New()}
+	r := &replica{tb: t, m: empty()}
 	r.lead()
 	r.apply(fsm.SettingsEntry(r.header(), settings()))
 	first := policy.Set{Policies: []policy.Policy{perUser(rolling(1, minute))}}

@@ -13,8 +13,11 @@ import (
 //
 // Raft calls Apply, Snapshot and Restore from one goroutine; Read may be called
 // from any. A machine that met damage applies nothing more and is never read
-// again: what it would say is anybody's guess.
+// again: what it would say is anybody's guess. So it is with one that met a
+// level that it doesn't know.
 type Replicated struct {
+	options []Option
+
 	mu     sync.RWMutex
 	m      *Machine
 	broken error
@@ -26,8 +29,8 @@ type Replicated struct {
 // Replicate returns an empty machine for raft. After each entry applied is
 // called, in order; fatal is called once, with the first damage, and should end
 // the process. Both run on raft's goroutine and outside the lock.
-func Replicate(applied func(Applied), fatal func(error)) *Replicated {
-	return &Replicated{m: New(), applied: applied, fatal: fatal}
+func Replicate(applied func(Applied), fatal func(error), options ...Option) *Replicated {
+	return &Replicated{m: New(options...), options: options, applied: applied, fatal: fatal}
 }
 
 // Read calls f with the machine, beside other reads. f must not keep it. It
@@ -101,7 +104,10 @@ func (persister) Release() {}
 // at all. An older state than the one here is refused: it would take answers back.
 func (r *Replicated) Restore(snapshot io.ReadCloser) error {
 	defer func() { _ = snapshot.Close() }() // it was read to its end, or the error says why not
-	m, err := Restore(snapshot)
+	m, err := Restore(snapshot, r.options...)
+	if errors.Is(err, ErrLevel) {
+		r.stop(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,4 +118,18 @@ func (r *Replicated) Restore(snapshot io.ReadCloser) error {
 	}
 	r.m = m
 	return nil
+}
+
+// stop ends a machine that was sent a snapshot of a level that it doesn't know: it
+// would be sent it again and again.
+func (r *Replicated) stop(why error) {
+	r.mu.Lock()
+	first := r.broken == nil
+	if first {
+		r.broken = why
+	}
+	r.mu.Unlock()
+	if first {
+		r.fatal(why)
+	}
 }

@@ -49,10 +49,16 @@ func settings() fsm.Settings {
 	}
 }
 
+// newest is the level up to which the machines of tests go.
+const newest = 4
+
+// empty is a machine of an empty log.
+func empty() *fsm.Machine { return fsm.New(fsm.UpTo(newest)) }
+
 // start returns a replica in its first term, with its settings and policies.
 func start(tb testing.TB, s fsm.Settings, policies ...policy.Policy) *replica {
 	tb.Helper()
-	r := &replica{tb: tb, m: fsm.New(), v: version}
+	r := &replica{tb: tb, m: empty(), v: version}
 	r.lead()
 	r.apply(fsm.SettingsEntry(r.header(), s))
 	if a := r.apply(fsm.PoliciesEntry(r.header(), version, policy.Set{Policies: policies}.Canonical())); a.Refusal != fsm.Accepted {

@@ -10,14 +10,17 @@ import (
 
 // Restore reads what Snapshot.WriteTo wrote. It counts the state hash and the
 // logical bytes anew from what it reads and fails, wrapping ErrSnapshot, unless
-// they come out as written.
-func Restore(r io.Reader) (*Machine, error) {
+// they come out as written; wrapping ErrLevel, too, if they are of a level that
+// the machine doesn't know.
+func Restore(r io.Reader, options ...Option) (*Machine, error) {
 	f := &frameReader{r: r}
-	f.readMagic()
+	m := New(options...)
+	if m.level = f.readHead(); m.level > m.newest {
+		f.fail("%w", m.lacks(m.level))
+	}
 	if f.err != nil {
 		return nil, f.err
 	}
-	m := New()
 	f.readFields(m)
 	if m.formed {
 		f.readKeys(m)
@@ -251,16 +254,35 @@ func (f *frameReader) readStamps(r *records, now int64) {
 // its beginning.
 func SnapshotTime(r io.Reader) (int64, error) {
 	f := &frameReader{r: r}
-	f.readMagic()
+	f.readHead()
 	f.u64() // index
 	f.u64() // term
 	now := int64(f.u64())
 	return now, f.err
 }
 
-func (f *frameReader) readMagic() {
+// SnapshotLevel reads the level of the state that a snapshot holds, from its
+// beginning.
+func SnapshotLevel(r io.Reader) (uint64, error) {
+	f := &frameReader{r: r}
+	level := f.readHead()
+	return level, f.err
+}
+
+// readHead reads what comes before the fields: the version of the snapshot, and
+// the level of its state.
+func (f *frameReader) readHead() (level uint64) {
 	var magic [len(snapshotMagic)]byte
-	if _, err := io.ReadFull(f.r, magic[:]); err != nil || string(magic[:]) != snapshotMagic {
-		f.fail("it begins with %q, this software reads %q", magic, snapshotMagic)
+	_, err := io.ReadFull(f.r, magic[:])
+	switch {
+	case err == nil && string(magic[:]) == snapshotMagic:
+		return FirstLevel
+	case err == nil && string(magic[:]) == SnapshotHead:
+		if level = f.u64(); level <= FirstLevel {
+			f.fail("its level is %d", level)
+		}
+		return level
 	}
+	f.fail("it begins with %q, this software reads %q and %q", magic, snapshotMagic, SnapshotHead)
+	return 0
 }

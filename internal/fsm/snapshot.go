@@ -12,7 +12,12 @@ import (
 // frame of no bytes ends it. The stream holds the machine's fields, then its
 // tables in the order of their rows, and last the state hash, which whoever
 // restores must arrive at by counting everything anew.
+//
+// Above the first level the version is another, and the level comes first in the stream: at the first one, software from
+// before there were levels reads what this one writes.
 const (
+	// SnapshotHead is how a snapshot of the newest version begins that this software reads; the last byte is the version.
+	SnapshotHead    = "QUORATE\x03"
 	snapshotMagic   = "QUORATE\x02"
 	snapshotTrailer = 0x51554f52415445
 )
@@ -41,8 +46,8 @@ func (s *Snapshot) Now() int64 { return s.m.now }
 // WriteTo streams the snapshot to w.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	f := &frameWriter{w: w}
-	f.out([]byte(snapshotMagic))
 	m := &s.m
+	m.writeHead(f)
 	m.writeFields(f)
 	if m.formed {
 		m.keys.write(f, m.roster.quotas)
@@ -52,6 +57,15 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	f.u64(snapshotTrailer)
 	f.close()
 	return f.written, f.err
+}
+
+func (m *Machine) writeHead(f *frameWriter) {
+	if m.level == FirstLevel {
+		f.out([]byte(snapshotMagic))
+		return
+	}
+	f.out([]byte(SnapshotHead))
+	f.u64(m.level)
 }
 
 func (k *keys) freeze() *keys {

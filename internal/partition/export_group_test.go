@@ -18,6 +18,11 @@ func (g *Group) Load() (batches, queued int) {
 	return g.batches, g.queue.total
 }
 
+// AddLearner has a server that doesn't vote join the group.
+func (g *Group) AddLearner(id string) error {
+	return g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, time.Second).Error()
+}
+
 // ProposeRaw hands an entry to Raft as it is.
 func (g *Group) ProposeRaw(entry []byte) error { return g.raft.Apply(entry, time.Second).Error() }
 

@@ -26,6 +26,11 @@ type Config struct {
 	Bootstrap bool
 	// Settings, if not nil, are logged by the first leader of a new partition.
 	Settings *fsm.Settings
+	// Newest is the newest level of behaviour that this replica has. fsm.NewestLevel.
+	Newest uint64
+	// Said is the newest level that the member of that server id has said, lately and in this life of its process; 0: it
+	// hasn't. The partition is raised to what all members have. Nil: nobody says anything, and it never is.
+	Said func(id string) uint64
 
 	Stores    *Stores
 	Transport Transport
@@ -84,6 +89,7 @@ type Transport interface {
 }
 
 func (c *Config) setDefaults() {
+	setDefault(&c.Newest, fsm.NewestLevel)
 	setDefault(&c.Queue, 8192)
 	setDefault(&c.InFlight, 2)
 	setDefault(&c.Gather, 64)
@@ -132,6 +138,7 @@ type Group struct {
 	checkpointed atomic.Int64
 	firstDue     int64 // run's own: when to try a first entry again
 	formationDue int64 // and settings
+	raiseDue     int64 // and when to look whether the level may be raised
 
 	doubted      atomic.Bool // the process's clock runs too fast to lead
 	transferring atomic.Bool
@@ -176,7 +183,7 @@ func Open(cfg Config) (*Group, error) {
 	g.rested = time.AfterFunc(longestRest, g.goOn) // and again after each entry that says so
 	g.followers = newFollowers(cfg.Source.Monotonic, silentAfter*cfg.Election)
 	g.stores.log.keepFrom = g.keepFrom
-	g.machine = fsm.Replicate(g.applied, cfg.Fatal)
+	g.machine = fsm.Replicate(g.applied, cfg.Fatal, fsm.UpTo(cfg.Newest))
 	cfg.Transport.OnAck(transport.Acks{
 		Now: cfg.Source.Monotonic, MaxAge: int64(cfg.Lease),
 		Acked: func(peer raft.ServerID, term uint64, sentAt int64) { g.lease.Ack(string(peer), term, sentAt) },
@@ -291,7 +298,8 @@ type Status struct {
 	HasSet   bool
 	SetHash  [32]byte
 	Version  fsm.Version
-	Now      int64 // decision time of the last entry applied
+	Level    uint64 // of behaviour
+	Now      int64  // decision time of the last entry applied
 	Hash     uint64
 	Memory   fsm.Memory
 }
@@ -307,7 +315,7 @@ func (g *Group) Status() Status {
 		set, version := m.Set()
 		_, s.Formed = m.Settings()
 		s.HasSet, s.SetHash, s.Version = set != nil, m.SetHash(), version
-		s.Applied, s.Now, s.Memory, s.Hash = m.Index(), m.Now(), m.Memory(), m.StateHash()
+		s.Applied, s.Now, s.Memory, s.Hash, s.Level = m.Index(), m.Now(), m.Memory(), m.StateHash(), m.Level()
 	})
 	return s
 }

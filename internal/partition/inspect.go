@@ -15,6 +15,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/quorate/quorate/internal/fsm"
 )
 
 // ErrLocked says that another process has the replica's folder open.
@@ -45,8 +47,11 @@ type Holdings struct {
 
 // Inspect says what the folder holds, without starting Raft and without changing anything. It returns
 // [ErrLogLost], [ErrLocked], [ErrLaterFormat], or whatever makes the folder unreadable.
-func Inspect(folder string) (h Holdings, err error) {
-	err = protect(func() error { return h.inspect(folder) })
+func Inspect(folder string) (Holdings, error) { return InspectUpTo(folder, fsm.NewestLevel) }
+
+// InspectUpTo is Inspect for software whose newest level is another.
+func InspectUpTo(folder string, newest uint64) (h Holdings, err error) {
+	err = protect(func() error { return h.inspect(folder, newest) })
 	if err != nil {
 		return Holdings{}, fmt.Errorf("inspect %s: %w", folder, err)
 	}
@@ -55,8 +60,8 @@ func Inspect(folder string) (h Holdings, err error) {
 
 // inspect fills in what there is. A snapshot beside a log that doesn't know its term is what is left of a
 // lost log, votes and all: it gives ErrLogLost. (An empty log is none: an installed snapshot empties it.)
-func (h *Holdings) inspect(folder string) (err error) {
-	if err := laterInSnapshots(folder); err != nil {
+func (h *Holdings) inspect(folder string, newest uint64) (err error) {
+	if err := laterInSnapshots(folder, newest); err != nil {
 		return err
 	}
 	snapshot, any, err := lastInSnapshots(folder)
@@ -64,7 +69,7 @@ func (h *Holdings) inspect(folder string) (err error) {
 		return err
 	}
 	path := filepath.Join(folder, logFile)
-	seen, err := look(path)
+	seen, err := look(path, newest)
 	switch {
 	case err != nil:
 		return err
@@ -83,7 +88,7 @@ func (h *Holdings) inspect(folder string) (err error) {
 	if h.LastIndex, err = bolt.LastIndex(); err != nil {
 		return err
 	}
-	if err := laterInLog(&log, seen.odd); err != nil {
+	if err := laterInLog(&log, seen.odd, newest); err != nil {
 		return err
 	}
 	term, err := orZero(stable.getUint64(currentTermKey))
@@ -135,7 +140,7 @@ type looked struct {
 	odd   []uint64 // the indexes of entries that may be of a later version
 }
 
-func look(path string) (l looked, err error) {
+func look(path string, newest uint64) (l looked, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return l, nil
@@ -156,7 +161,7 @@ func look(path string) (l looked, err error) {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			tables++
 			return b.ForEach(func(key, value []byte) error {
-				if string(name) == logsBucket && len(key) == 8 && rawEntry(value).odd() {
+				if string(name) == logsBucket && len(key) == 8 && rawEntry(value).odd(newest) {
 					l.odd = append(l.odd, binary.BigEndian.Uint64(key))
 				}
 				return nil

@@ -17,9 +17,9 @@ import (
 // version must not touch it: neither go on from it nor take it for damage.
 var ErrLaterFormat = errors.New("a later version of the software wrote it")
 
-// laterEntry returns [ErrLaterFormat], wrapped, of an entry whose format or kind this version doesn't know. The entry's
-// checksum in the log was right, so it is what somebody wrote.
-func laterEntry(e []byte) error {
+// laterEntry returns [ErrLaterFormat], wrapped, of an entry whose format or kind this version doesn't know, or that raises
+// the level above newest. The entry's checksum in the log was right, so it is what somebody wrote.
+func laterEntry(e []byte, newest uint64) error {
 	if len(e) < 2 {
 		return nil
 	}
@@ -27,15 +27,18 @@ func laterEntry(e []byte) error {
 	switch {
 	case e[0] > ours[0]:
 		return fmt.Errorf("log entries of format %d, and this version reads %d: %w", e[0], ours[0], ErrLaterFormat)
-	case e[0] == ours[0] && fsm.Kind(e[1]) > fsm.KindBatch:
-		return fmt.Errorf("log entries of kind %d, and this version knows %d: %w", e[1], fsm.KindBatch, ErrLaterFormat)
+	case e[0] == ours[0] && fsm.Kind(e[1]) > fsm.KindLevel:
+		return fmt.Errorf("log entries of kind %d, and this version knows %d: %w", e[1], fsm.KindLevel, ErrLaterFormat)
+	}
+	if level, _ := fsm.LevelOf(e); level > newest {
+		return fmt.Errorf("log entries of level %d, and this version has level %d: %w", level, newest, ErrLaterFormat)
 	}
 	return nil
 }
 
 // odd tells whether it may be an entry that [laterEntry] refuses. What isn't ours may begin with any bytes, and what is
 // damaged too: both are for whoever reads it in full.
-func (r rawEntry) odd() bool {
+func (r rawEntry) odd(newest uint64) bool {
 	if !r.decodable() {
 		return false
 	}
@@ -43,7 +46,7 @@ func (r rawEntry) odd() bool {
 		name, behind, _ := rest.value()
 		value, next, _ := behind.value()
 		if string(name) == "Data" {
-			return laterEntry(value) != nil
+			return laterEntry(value, newest) != nil
 		}
 		rest = next
 	}
@@ -51,48 +54,55 @@ func (r rawEntry) odd() bool {
 }
 
 // laterInLog reads those entries of a log that looked odd. Those that can't be read are for others to judge.
-func laterInLog(log *logStore, odd []uint64) error {
+func laterInLog(log *logStore, odd []uint64, newest uint64) error {
 	for _, index := range odd {
 		var l raft.Log
 		if err := log.get(index, &l); err != nil || l.Type != raft.LogCommand {
 			continue
 		}
-		if err := laterEntry(l.Data); err != nil {
+		if err := laterEntry(l.Data, newest); err != nil {
 			return fmt.Errorf("entry %d: %w", index, err)
 		}
 	}
 	return nil
 }
 
-// laterInSnapshots looks at how each finished snapshot begins: eight bytes, of which the last is the format's number.
-func laterInSnapshots(folder string) error {
+// laterInSnapshots looks at how each finished snapshot begins: eight bytes, of which the last is the format's number, and
+// then the level, where it isn't the first.
+func laterInSnapshots(folder string, newest uint64) error {
 	states, err := filepath.Glob(filepath.Join(folder, snapshotsName, "*-*-*", "state.bin"))
 	if err != nil {
 		return err
 	}
-	var ours bytes.Buffer
-	if _, err := fsm.New().Snapshot().WriteTo(&ours); err != nil {
-		return err
-	}
-	want := ours.Bytes()[:snapshotHead]
 	for _, path := range states {
-		head, err := headOf(path)
-		const number = snapshotHead - 1
-		if err == nil && bytes.Equal(head[:number], want[:number]) && head[number] > want[number] {
-			return fmt.Errorf("%s: snapshots of format %d, and this version reads %d: %w", path, head[number], want[number], ErrLaterFormat)
+		switch format, level, err := headOf(path); {
+		case err != nil: // for others to judge
+		case format > fsm.SnapshotHead[snapshotFormat]:
+			return fmt.Errorf("%s: snapshots of format %d, and this version reads %d: %w", path, format, fsm.SnapshotHead[snapshotFormat], ErrLaterFormat)
+		case level > newest:
+			return fmt.Errorf("%s: snapshots of level %d, and this version has level %d: %w", path, level, newest, ErrLaterFormat)
 		}
 	}
 	return nil
 }
 
-const snapshotHead = 8
+// snapshotFormat is where a snapshot has the number of its format.
+const snapshotFormat = len(fsm.SnapshotHead) - 1
 
-func headOf(path string) (head [snapshotHead]byte, err error) {
+// headOf reads the format of a snapshot, and where that is none of later versions the level; 0 of what isn't ours.
+func headOf(path string) (format byte, level uint64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return head, err
+		return 0, 0, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	_, err = io.ReadFull(f, head[:])
-	return head, err
+	var head [len(fsm.SnapshotHead)]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil || string(head[:snapshotFormat]) != fsm.SnapshotHead[:snapshotFormat] {
+		return 0, 0, err
+	}
+	if format = head[snapshotFormat]; format > fsm.SnapshotHead[snapshotFormat] {
+		return format, 0, nil
+	}
+	level, err = fsm.SnapshotLevel(io.MultiReader(bytes.NewReader(head[:]), f))
+	return format, level, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -42,7 +43,7 @@ func TestALaterFormatIsFoundWhereverItIs(t *testing.T) {
 	}
 	for at := range 3 {
 		for name, change := range map[string]func(e []byte){
-			"format": func(e []byte) { e[0]++ }, "kind": func(e []byte) { e[1] = byte(fsm.KindBatch) + 1 },
+			"format": func(e []byte) { e[0]++ }, "kind": func(e []byte) { e[1] = byte(fsm.KindLevel) + 1 },
 		} {
 			entries := []*raft.Log{tick(2), tick(3), tick(4)}
 			change(entries[at].Data)
@@ -55,6 +56,20 @@ func TestALaterFormatIsFoundWhereverItIs(t *testing.T) {
 				t.Errorf("%s, entry %d: the file was changed", name, at+2)
 			}
 		}
+	}
+}
+
+// TestALevelThatTheSoftwareLacksIsFound, and one that it has isn't taken for later.
+func TestALevelThatTheSoftwareLacksIsFound(t *testing.T) {
+	raise := tick(3)
+	raise.Data = fsm.LevelEntry(fsm.Header{Time: 3, Term: 2, Seq: 3}, 2)
+	folder := logged(t, tick(2), raise, tick(4))
+	_, err := partition.Inspect(folder)
+	if !errors.Is(err, partition.ErrLaterFormat) || !strings.Contains(err.Error(), "log entries of level 2, and this version has level 1") {
+		t.Errorf("it says %v", err)
+	}
+	if h, err := partition.InspectUpTo(folder, 2); err != nil || h.LastIndex != 4 {
+		t.Errorf("%+v, %v", h, err)
 	}
 }
 

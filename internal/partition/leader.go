@@ -39,7 +39,7 @@ func (g *Group) observe() {
 func (g *Group) takeOver(term uint64) {
 	g.log.Info("leading", "term", term)
 	g.metrics.leaderChanges.Inc()
-	g.firstDue, g.formationDue = 0, 0
+	g.firstDue, g.formationDue, g.raiseDue = 0, 0, 0
 	g.refusedSince.Store(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,8 @@ func (g *Group) dismiss(why Result) {
 }
 
 // tend does what a leader owes besides answering: its first entry, the
-// partition's settings, its time every few seconds, checkpoints.
+// partition's settings, the level that all have, its time every few seconds,
+// checkpoints.
 func (g *Group) tend() {
 	lead := g.lead.Load()
 	if lead == nil || g.doubted.Load() { // a stamp would make the partition's time as fast as the clock
@@ -90,6 +91,9 @@ func (g *Group) tend() {
 			g.formationDue = now + int64(g.cfg.FirstRetry)
 			g.proposeBare(func(h fsm.Header) []byte { return fsm.SettingsEntry(h, *g.cfg.Settings) })
 		}
+	case now >= g.raiseDue && g.raisable():
+		g.raiseDue = now + int64(g.cfg.FirstRetry)
+		g.raise(lead)
 	case now-g.checkpointed.Load() >= int64(g.cfg.CheckpointEvery):
 		g.checkpointed.Store(now)
 		last := g.lastCheckpoint()
