@@ -88,6 +88,7 @@ type nodeView struct {
 	Detail   *string `json:"detail"`
 	Address  *string `json:"address"`
 	HeardAgo *int64  `json:"heard_ago_ns"`
+	Level    uint64  `json:"level"` // 0: not known
 }
 
 type partitionView struct {
@@ -121,6 +122,7 @@ type replicaView struct {
 	Keys         uint64  `json:"keys"`
 	Records      uint64  `json:"records"`
 	Log          uint64  `json:"log_bytes"`
+	Level        uint64  `json:"level"` // 0: not known
 }
 
 type clockView struct {
@@ -140,6 +142,7 @@ func statusOf(s *quotav1.StatusResponse) *statusView {
 		v.Nodes = append(v.Nodes, nodeView{
 			Name: n.GetName(), ID: text(n.GetId()), Zone: text(n.GetZone()), State: n.GetState(),
 			Detail: text(n.GetDetail()), Address: text(n.GetAddress()), HeardAgo: n.HeardAgoNs,
+			Level: n.GetLevel(),
 		})
 	}
 	for _, p := range s.GetPartitions() {
@@ -160,7 +163,7 @@ func partitionOf(p *quotav1.PartitionStatus) partitionView {
 		v.Replicas = append(v.Replicas, replicaView{
 			Node: r.GetNode(), ID: r.GetId(), State: r.GetState(), Detail: text(r.GetDetail()), Term: r.GetTerm(), Applied: r.GetApplied(),
 			Lag: r.GetLag(), DecisionTime: r.GetDecisionTimeNs(), Memory: r.GetMemoryBytes(), MemoryBound: r.GetMemoryBoundBytes(),
-			Keys: r.GetKeys(), Records: r.GetRecords(), Log: r.GetLogBytes(),
+			Keys: r.GetKeys(), Records: r.GetRecords(), Log: r.GetLogBytes(), Level: r.GetLevel(),
 		})
 	}
 	return v

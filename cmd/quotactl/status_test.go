@@ -15,7 +15,7 @@ import (
 func replica(node, state string, applied, memory uint64) *quotav1.ReplicaStatus {
 	return &quotav1.ReplicaStatus{
 		Node: node, Id: node + "-0011223344556677", State: state, Term: 7, Applied: applied, DecisionTimeNs: 3600 * second,
-		MemoryBytes: memory, MemoryBoundBytes: 341 << 20, Keys: 10_000, Records: 20, LogBytes: 3 << 20,
+		MemoryBytes: memory, MemoryBoundBytes: 341 << 20, Keys: 10_000, Records: 20, LogBytes: 3 << 20, Level: 1,
 	}
 }
 
@@ -26,7 +26,7 @@ func whole() *quotav1.StatusResponse {
 		Clock: &quotav1.ClockStatus{ElapsedNs: 11_045*second + 1, Gaps: 2, DriftPpm: -3},
 	}
 	for i, name := range []string{"n1", "n2", "n3"} {
-		n := &quotav1.NodeStatus{Name: name, Id: name + "-0011223344556677", Zone: "a", State: "up", Address: "127.0.0.1:808" + name[1:]}
+		n := &quotav1.NodeStatus{Name: name, Id: name + "-0011223344556677", Zone: "a", State: "up", Address: "127.0.0.1:808" + name[1:], Level: 2}
 		if i > 0 {
 			n.HeardAgoNs = proto.Int64(int64(i) * second / 4)
 		}
@@ -144,12 +144,12 @@ func TestStatusInJSONHasAllOfIt(t *testing.T) {
 	a := &admin{status: s}
 	at := serveAdmin(t, a, nil)
 	want := `{"healthy":true,"problems":[],"cluster_id":"30313233343536373839616263646566","node":"n1","nodes":[` +
-		`{"name":"n1","id":"n1-0011223344556677","zone":"a","state":"up","detail":null,"address":"127.0.0.1:8081","heard_ago_ns":null},` +
-		`{"name":"n2","id":"n2-0011223344556677","zone":"a","state":"up","detail":null,"address":"127.0.0.1:8082","heard_ago_ns":250000000}],` +
+		`{"name":"n1","id":"n1-0011223344556677","zone":"a","state":"up","detail":null,"address":"127.0.0.1:8081","heard_ago_ns":null,"level":2},` +
+		`{"name":"n2","id":"n2-0011223344556677","zone":"a","state":"up","detail":null,"address":"127.0.0.1:8082","heard_ago_ns":250000000,"level":2}],` +
 		`"partitions":[{"partition":0,"leader":"n1","address":"127.0.0.1:8081","term":7,"epoch":1,"decision_time_ns":3605000000000,` +
 		`"policies":{"epoch":1,"number":4},"set_hash":"3031323334353637383961626364656630313233343536373839616263646566","replicas":[` +
 		`{"node":"n1","id":"n1-0011223344556677","state":"leader","detail":null,"term":7,"applied":1000,"lag":0,"decision_time_ns":3600000000000,` +
-		`"memory_bytes":41943040,"memory_bound_bytes":357564416,"keys":10000,"records":20,"log_bytes":3145728}]}],` +
+		`"memory_bytes":41943040,"memory_bound_bytes":357564416,"keys":10000,"records":20,"log_bytes":3145728,"level":1}]}],` +
 		`"clock":{"elapsed_ns":11045000000001,"gaps":2,"drift_ppm":-3},"system_replicas":[]}`
 	var compact bytes.Buffer
 	code, out, errs := quotactl(t, "status", "--server", at, "-o", "json")

@@ -24,10 +24,10 @@ func TestK8S12ADowngradeIsRefusedAndTouchesNothing(t *testing.T) {
 			func(tr *trio) { tr.logs("n2", 1, func(entry []byte) { entry[0]++ }) }, "log entries of format 2, and this version reads 1",
 		},
 		"a kind of entries": {
-			func(tr *trio) { tr.logs("n2", 1, func(entry []byte) { entry[1] = byte(fsm.KindBatch) + 1 }) }, "log entries of kind 7, and this version knows 6",
+			func(tr *trio) { tr.logs("n2", 1, func(entry []byte) { entry[1] = byte(fsm.KindLevel) + 1 }) }, "log entries of kind 8, and this version knows 7",
 		},
 		"a format of snapshots": {
-			func(tr *trio) { tr.snapshots("n2", 1, func(state []byte) { state[7]++ }) }, "snapshots of format 3, and this version reads 2",
+			func(tr *trio) { tr.snapshots("n2", 1, func(state []byte) { state[7] += 2 }) }, "snapshots of format 4, and this version reads 3",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

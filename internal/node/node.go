@@ -49,6 +49,8 @@ type Config struct {
 	// Source is the clocks; nil: the kernel's.
 	Source clock.Source
 	Timing Timing
+	// Level is the newest level of behaviour that this software has; 0: fsm.NewestLevel. Others are for tests.
+	Level uint64
 }
 
 // Timing sets periods; zero values are partition.Config's defaults, or those named beside them.
@@ -153,6 +155,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Memory == 0 {
 		c.Memory = fsm.DefaultNodeBound
+	}
+	if c.Level == 0 {
+		c.Level = fsm.NewestLevel
 	}
 	if c.Timing.Election == 0 {
 		c.Timing.Election = time.Second

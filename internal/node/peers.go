@@ -21,6 +21,7 @@ import (
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/partition"
 )
 
@@ -38,6 +39,7 @@ type peer struct {
 	self string // who calls
 	// election is the timeout of whoever calls, which the peer's must be, too.
 	election time.Duration
+	newest   uint64 // level of whoever calls
 	conn     *grpc.ClientConn
 	rpc      quotav1.PeerClient
 
@@ -50,6 +52,7 @@ type peer struct {
 	mu       sync.Mutex
 	status   *quotav1.NodeStatus      // of itself, as it last told; nil: it hasn't
 	replicas []*quotav1.ReplicaStatus // likewise
+	level    saidLevel                // that its process said that runs now
 }
 
 func (n *Node) openPeers() error {
@@ -73,7 +76,7 @@ func (n *Node) openPeers() error {
 			return fmt.Errorf("node %s at %q: %w", a.Name, a.GRPC, err)
 		}
 		n.peers = append(n.peers, &peer{
-			name: a.Name, self: n.cfg.Name, election: n.cfg.Timing.Election, conn: conn, rpc: quotav1.NewPeerClient(conn),
+			name: a.Name, self: n.cfg.Name, election: n.cfg.Timing.Election, newest: n.cfg.Level, conn: conn, rpc: quotav1.NewPeerClient(conn),
 		})
 	}
 	slices.SortFunc(n.peers, func(a, b *peer) int { return strings.Compare(a.name, b.name) })
@@ -156,13 +159,16 @@ func (p *peer) found(ctx context.Context, document []byte) error {
 }
 
 // announce tells the peer, which must be that member of the cluster, of a start. It fails with
-// [partition.ErrRewound], wrapped, if the peer knows better.
+// [partition.ErrRewound], wrapped, if the peer knows better, and with [partition.ErrLevel] if this software is too old.
 func (p *peer) announce(ctx context.Context, member, id string, shown []sight) ([]sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
-	m, err := p.rpc.Announce(ctx, &quotav1.AnnounceRequest{Id: id, Starts: wireSights(shown)})
+	m, err := p.rpc.Announce(ctx, &quotav1.AnnounceRequest{Id: id, Starts: wireSights(shown), Level: p.newest})
 	if status.Code(err) == codes.FailedPrecondition {
 		return nil, fmt.Errorf("%w, says %s: %s", partition.ErrRewound, p.name, status.Convert(err).Message())
+	}
+	if status.Code(err) == codes.OutOfRange {
+		return nil, fmt.Errorf("%w, says %s: %s", partition.ErrLevel, p.name, status.Convert(err).Message())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("announce to %s: %w", p.name, err)
@@ -181,7 +187,7 @@ func (p *peer) announce(ctx context.Context, member, id string, shown []sight) (
 var errElection = errors.New("the election timeout is not that of the other nodes; stop all of them to change it")
 
 // Announce hears of another node's start. It fails with [partition.ErrRewound], wrapped, if the start is behind
-// what is known.
+// what is known, and with [partition.ErrLevel] if its software doesn't have the level of a partition.
 func (n *Node) Announce(m *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, error) {
 	for _, s := range m.GetStarts() {
 		if s.GetId() != m.GetId() {
@@ -194,6 +200,9 @@ func (n *Node) Announce(m *quotav1.AnnounceRequest) (*quotav1.AnnounceResponse, 
 	d := n.describe()
 	if d.genesis == nil || !d.genesis.names(d.id) {
 		return nil, partition.ErrNoMember
+	}
+	if err := n.hasLevels(m); err != nil {
+		return nil, err
 	}
 	if err := n.disk.notes.hear(readSights(m.GetStarts())); err != nil {
 		return nil, err
@@ -239,6 +248,7 @@ func (n *Node) listenTo(ctx context.Context, p *peer) {
 func (n *Node) listenOnce(ctx context.Context, p *peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer p.says(saidLevel{}) // whoever comes after may be other software
 	stream, err := quotav1.NewRoutingClient(p.conn).Watch(ctx, &quotav1.WatchRequest{OwnOnly: true})
 	if err != nil {
 		return err
@@ -252,6 +262,9 @@ func (n *Node) listenOnce(ctx context.Context, p *peer) error {
 			n.routes.renew(p.name, m.GetPartitions())
 		}
 		p.heard.Store(n.Monotonic())
+		if self := m.GetSelf(); self != nil {
+			p.says(saidLevel{self.GetId(), max(self.GetLevel(), fsm.FirstLevel), n.Monotonic()})
+		}
 		p.mu.Lock()
 		if m.GetSelf() != nil {
 			p.status = m.GetSelf()

@@ -117,7 +117,7 @@ func (r *replica) open(links *transport.Links) (err error) {
 
 // inspect refuses a folder that has lost what it held.
 func (r *replica) inspect(folder string) error {
-	holds, err := partition.Inspect(folder)
+	holds, err := partition.InspectUpTo(folder, r.node.cfg.Level)
 	switch {
 	case err != nil:
 		return err
@@ -134,7 +134,7 @@ func (r *replica) start(g Genesis) error {
 	n := r.node
 	settings := g.settings(r.partition)
 	group, err := partition.Open(partition.Config{
-		ID: n.disk.identity.ServerID(), Replicas: r.members, Settings: &settings,
+		ID: n.disk.identity.ServerID(), Replicas: r.members, Settings: &settings, Newest: n.cfg.Level, Said: n.said,
 		Stores: r.stores, Transport: r.link, Clock: n.clock, Source: n.source,
 		Log: n.log.With("partition", r.partition), Metrics: n.metrics, Fatal: r.fail,
 		Election: n.cfg.Timing.Election, TickEvery: n.cfg.Timing.TickEvery, LogBytes: n.cfg.LogBytes,

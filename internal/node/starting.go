@@ -221,7 +221,7 @@ func (n *Node) announce(ctx context.Context, h *hosting) error {
 			switch {
 			case errors.Is(err, partition.ErrRewound):
 				return n.rewound(h, err)
-			case errors.Is(err, errElection):
+			case errors.Is(err, errElection), errors.Is(err, partition.ErrLevel):
 				differs = err
 			case err == nil:
 				heard[name] = true

@@ -64,6 +64,7 @@ func (n *Node) ownStatus() *quotav1.NodeStatus {
 	self := n.phase.Load()
 	return &quotav1.NodeStatus{
 		Name: n.cfg.Name, Id: n.disk.identity.ServerID(), Zone: n.cfg.Zone, State: self.state, Detail: self.detail, Address: n.address(n.cfg.Name),
+		Level: n.cfg.Level,
 	}
 }
 
@@ -92,7 +93,7 @@ func (n *Node) peerStatus(p *peer) *quotav1.NodeStatus {
 		return s
 	}
 	if told := p.itself(); told != nil {
-		s.Id, s.Zone, s.State, s.Detail = told.GetId(), told.GetZone(), told.GetState(), told.GetDetail()
+		s.Id, s.Zone, s.State, s.Detail, s.Level = told.GetId(), told.GetZone(), told.GetState(), told.GetDetail(), told.GetLevel()
 		return s
 	}
 	s.State = starting
@@ -137,7 +138,7 @@ func fillReplica(m *quotav1.ReplicaStatus, s partition.Status) {
 	m.State = strings.ToLower(s.State)
 	m.Term, m.Applied, m.Lag, m.DecisionTimeNs, m.StateHash = s.Term, s.Applied, s.Lag, s.Now, s.Hash
 	m.MemoryBytes, m.MemoryBoundBytes = s.Memory.Bytes, s.Memory.Bound
-	m.Keys, m.Records, m.LogBytes = uint64(s.Memory.Keys), uint64(s.Memory.Records), s.LogBytes
+	m.Keys, m.Records, m.LogBytes, m.Level = uint64(s.Memory.Keys), uint64(s.Memory.Records), s.LogBytes, s.Level
 }
 
 // Ready says whether every replica of this node has caught up and knows a leader, or has never had one, and if

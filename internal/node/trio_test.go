@@ -34,6 +34,7 @@ type trio struct {
 	timing     node.Timing
 	names      []string
 	sources    map[string]clock.Source // of those whose clocks aren't the kernel's
+	levels     map[string]uint64       // of those whose software's isn't the newest
 	links      map[string]string       // addresses, the same for as long as the trio lives
 	grpc       map[string]string
 
@@ -94,7 +95,7 @@ func listen(t *testing.T, address string) net.Listener {
 func (tr *trio) config(name string) node.Config {
 	cfg := node.Config{
 		Name: name, Dir: filepath.Join(tr.dir, name), Partitions: tr.partitions, Timing: tr.timing,
-		Links: listen(tr.t, tr.links[name]), Log: logger(), Registry: prometheus.NewRegistry(), Source: tr.sources[name],
+		Links: listen(tr.t, tr.links[name]), Log: logger(), Registry: prometheus.NewRegistry(), Source: tr.sources[name], Level: tr.levels[name],
 		DialLink: func(ctx context.Context, to string) (net.Conn, error) { return tr.dial(ctx, name, to) },
 	}
 	for _, n := range tr.names {

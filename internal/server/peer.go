@@ -126,11 +126,14 @@ func foundingError(err error) error {
 }
 
 // announceError is the status of a start that was not noted. Only one that is behind what is known is final: its
-// disk is lost.
+// disk is lost. One whose software is too old is told so, and nothing of its disk.
 func announceError(err error) error {
 	code := codes.Unavailable
-	if errors.Is(err, partition.ErrRewound) {
+	switch {
+	case errors.Is(err, partition.ErrRewound):
 		code = codes.FailedPrecondition
+	case errors.Is(err, partition.ErrLevel):
+		code = codes.OutOfRange
 	}
 	return status.Error(code, err.Error())
 }

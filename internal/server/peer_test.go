@@ -72,6 +72,7 @@ func TestADiskThatIsNotTheOneIsFinal(t *testing.T) {
 		{errors.New("genesis documents differ"), codes.FailedPrecondition, codes.Unavailable},
 		{fmt.Errorf("announce: %w", partition.ErrRewound), codes.FailedPrecondition, codes.FailedPrecondition},
 		{partition.ErrNoMember, codes.FailedPrecondition, codes.Unavailable},
+		{fmt.Errorf("announce: %w", partition.ErrLevel), codes.FailedPrecondition, codes.OutOfRange},
 		{fmt.Errorf("write: %w", &fs.PathError{Op: "open", Path: "genesis.json", Err: syscall.ENOSPC}), codes.Unavailable, codes.Unavailable},
 	} {
 		peer := quotav1.NewPeerClient(onCluster(t, &scene{err: c.err}))

@@ -603,7 +603,9 @@ type NodeStatus struct {
 	// Where it answers checks.
 	Address string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
 	// How long ago it was heard, in ns; absent: never, or it is the answering node.
-	HeardAgoNs    *int64 `protobuf:"varint,7,opt,name=heard_ago_ns,json=heardAgoNs,proto3,oneof" json:"heard_ago_ns,omitempty"`
+	HeardAgoNs *int64 `protobuf:"varint,7,opt,name=heard_ago_ns,json=heardAgoNs,proto3,oneof" json:"heard_ago_ns,omitempty"`
+	// The newest level of behaviour that its software has; 0: not known, or it says none, which is the first.
+	Level         uint64 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -683,6 +685,13 @@ func (x *NodeStatus) GetAddress() string {
 func (x *NodeStatus) GetHeardAgoNs() int64 {
 	if x != nil && x.HeardAgoNs != nil {
 		return *x.HeardAgoNs
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetLevel() uint64 {
+	if x != nil {
+		return x.Level
 	}
 	return 0
 }
@@ -785,7 +794,9 @@ type ReplicaStatus struct {
 	// Its node's clock runs faster than those of the others, so it shouldn't lead.
 	ClockDoubted bool `protobuf:"varint,15,opt,name=clock_doubted,json=clockDoubted,proto3" json:"clock_doubted,omitempty"`
 	// Hash of its state as of the entry at applied: replicas that have applied the same have the same.
-	StateHash     uint64 `protobuf:"fixed64,16,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
+	StateHash uint64 `protobuf:"fixed64,16,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
+	// Its partition's level of behaviour, as of the entry at applied.
+	Level         uint64 `protobuf:"varint,17,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -928,6 +939,13 @@ func (x *ReplicaStatus) GetClockDoubted() bool {
 func (x *ReplicaStatus) GetStateHash() uint64 {
 	if x != nil {
 		return x.StateHash
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetLevel() uint64 {
+	if x != nil {
+		return x.Level
 	}
 	return 0
 }
@@ -1511,7 +1529,7 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"partitions\x18\x04 \x03(\v2!.quorate.quota.v1.PartitionStatusR\n" +
 	"partitions\x123\n" +
 	"\x05clock\x18\x05 \x01(\v2\x1d.quorate.quota.v1.ClockStatusR\x05clock\x12'\n" +
-	"\x0fsystem_replicas\x18\x06 \x03(\tR\x0esystemReplicas\"\xc4\x01\n" +
+	"\x0fsystem_replicas\x18\x06 \x03(\tR\x0esystemReplicas\"\xda\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
@@ -1521,12 +1539,13 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12%\n" +
 	"\fheard_ago_ns\x18\a \x01(\x03H\x00R\n" +
-	"heardAgoNs\x88\x01\x01B\x0f\n" +
+	"heardAgoNs\x88\x01\x01\x12\x14\n" +
+	"\x05level\x18\b \x01(\x04R\x05levelB\x0f\n" +
 	"\r_heard_ago_ns\"\xa1\x01\n" +
 	"\x0fPartitionStatus\x126\n" +
 	"\x05route\x18\x01 \x01(\v2 .quorate.quota.v1.PartitionRouteR\x05route\x12;\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1f.quorate.quota.v1.ReplicaStatusR\breplicas\x12\x19\n" +
-	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xc9\x03\n" +
+	"\bset_hash\x18\x03 \x01(\fR\asetHash\"\xdf\x03\n" +
 	"\rReplicaStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1545,7 +1564,8 @@ const file_quota_v1_admin_proto_rawDesc = "" +
 	"\x06detail\x18\x0e \x01(\tR\x06detail\x12#\n" +
 	"\rclock_doubted\x18\x0f \x01(\bR\fclockDoubted\x12\x1d\n" +
 	"\n" +
-	"state_hash\x18\x10 \x01(\x06R\tstateHash\"]\n" +
+	"state_hash\x18\x10 \x01(\x06R\tstateHash\x12\x14\n" +
+	"\x05level\x18\x11 \x01(\x04R\x05level\"]\n" +
 	"\vClockStatus\x12\x1d\n" +
 	"\n" +
 	"elapsed_ns\x18\x01 \x01(\x03R\telapsedNs\x12\x12\n" +

@@ -464,7 +464,9 @@ type AnnounceRequest struct {
 	// The node's id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its replicas.
-	Starts        []*GroupStart `protobuf:"bytes,2,rep,name=starts,proto3" json:"starts,omitempty"`
+	Starts []*GroupStart `protobuf:"bytes,2,rep,name=starts,proto3" json:"starts,omitempty"`
+	// The newest level of behaviour that its software has; 0: the first.
+	Level         uint64 `protobuf:"varint,3,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -511,6 +513,13 @@ func (x *AnnounceRequest) GetStarts() []*GroupStart {
 		return x.Starts
 	}
 	return nil
+}
+
+func (x *AnnounceRequest) GetLevel() uint64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
 }
 
 // AnnounceResponse is what the other node knows.
@@ -612,10 +621,11 @@ const file_quota_v1_peer_proto_rawDesc = "" +
 	"\x05start\x18\x03 \x01(\x04R\x05start\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\x04R\x03run\"W\n" +
+	"\x03run\x18\x06 \x01(\x04R\x03run\"m\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
-	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\"w\n" +
+	"\x06starts\x18\x02 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x06starts\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\x04R\x05level\"w\n" +
 	"\x10AnnounceResponse\x122\n" +
 	"\x05known\x18\x01 \x03(\v2\x1c.quorate.quota.v1.GroupStartR\x05known\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1f\n" +

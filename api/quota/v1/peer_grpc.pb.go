@@ -45,7 +45,8 @@ type PeerClient interface {
 	Found(ctx context.Context, in *FoundRequest, opts ...grpc.CallOption) (*FoundResponse, error)
 	// Announce tells of a start, before anything of it runs. The node notes it, such that it survives a loss
 	// of power, and answers with what it knows of all starts; FAILED_PRECONDITION: the start is behind what it
-	// knows, so the disk is an old copy. UNAVAILABLE: its own disk is not one of the cluster's.
+	// knows, so the disk is an old copy. OUT_OF_RANGE: a partition that it has a replica of is of a level that its
+	// software doesn't have. UNAVAILABLE: its own disk is not one of the cluster's.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
 	// Elapsed reads the node's measure of elapsed time, for others to compare theirs with.
 	Elapsed(ctx context.Context, in *ElapsedRequest, opts ...grpc.CallOption) (*ElapsedResponse, error)
@@ -113,7 +114,8 @@ type PeerServer interface {
 	Found(context.Context, *FoundRequest) (*FoundResponse, error)
 	// Announce tells of a start, before anything of it runs. The node notes it, such that it survives a loss
 	// of power, and answers with what it knows of all starts; FAILED_PRECONDITION: the start is behind what it
-	// knows, so the disk is an old copy. UNAVAILABLE: its own disk is not one of the cluster's.
+	// knows, so the disk is an old copy. OUT_OF_RANGE: a partition that it has a replica of is of a level that its
+	// software doesn't have. UNAVAILABLE: its own disk is not one of the cluster's.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
 	// Elapsed reads the node's measure of elapsed time, for others to compare theirs with.
 	Elapsed(context.Context, *ElapsedRequest) (*ElapsedResponse, error)
