@@ -17,18 +17,20 @@ type restoring struct {
 	name   string
 	health string
 
-	looks, behind int   // while a snapshot was arriving, and of those the ones that say how far behind it is
-	grown         int   // how often more of it was there than at any look before
-	most          int64 // bytes of it
+	of            string    // the snapshot that is arriving
+	since         time.Time // it is
+	looks, behind int       // at it, and of those the ones that say how far behind the node is
+	grown         int       // how often more of it was there than at any look before
+	most          int64     // bytes of it
 }
 
 // look asks for both probes, as Kubernetes does, and reports whether the node is ready.
 func (r *restoring) look(t *testing.T) (ready bool) {
 	t.Helper()
-	_, before := r.arrived(t)
+	before, _ := r.arriving(t)
 	alive, text := probe(r.health, "/livez")
 	status, why := probe(r.health, "/readyz")
-	size, after := r.arrived(t)
+	after, size := r.arriving(t)
 	if alive != http.StatusOK {
 		t.Fatalf("it passes for dead: %d %s", alive, text)
 	}
@@ -38,7 +40,10 @@ func (r *restoring) look(t *testing.T) (ready bool) {
 	if status == http.StatusOK && len(r.snapshots(t, r.name)) == 0 {
 		t.Fatalf("it is ready, and has no snapshot; %+v", r)
 	}
-	if before && after {
+	if after != r.of { // the first one, or another, and all begins anew
+		r.of, r.since, r.looks, r.behind, r.grown, r.most = after, time.Now(), 0, 0, 0, 0
+	}
+	if before != "" && before == after {
 		r.looks++
 		if strings.Contains(why, "entries behind its leader") {
 			r.behind++
@@ -51,8 +56,8 @@ func (r *restoring) look(t *testing.T) (ready bool) {
 	return status == http.StatusOK
 }
 
-// arrived is how much is on disk of a snapshot that isn't all there yet; false: there is none.
-func (r *restoring) arrived(t *testing.T) (size int64, arriving bool) {
+// arriving is the snapshot that isn't all there yet, and how much of it is on disk; "": there is none.
+func (r *restoring) arriving(t *testing.T) (name string, size int64) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(r.Data(r.name), "p0", "snapshots", "*.tmp", "state.bin"))
 	if err != nil {
@@ -60,10 +65,21 @@ func (r *restoring) arrived(t *testing.T) (size int64, arriving bool) {
 	}
 	for _, path := range list {
 		if about, err := os.Stat(path); err == nil { // else it has just become whole
-			size, arriving = max(size, about.Size()), true
+			name, size = filepath.Dir(path), about.Size()
 		}
 	}
-	return size, arriving
+	return name, size
+}
+
+// snapshotSize is that of a node's newest.
+func (n *nodes) snapshotSize(t *testing.T, name string) int64 {
+	t.Helper()
+	list := n.snapshots(t, name)
+	about, err := os.Stat(filepath.Join(n.Data(name), "p0", "snapshots", list[len(list)-1], "state.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return about.Size()
 }
 
 // TestK8S05ALongRestoreEndsNobody: a snapshot comes over a slow line. All that time the node is alive, isn't ready and says
@@ -71,7 +87,7 @@ func (r *restoring) arrived(t *testing.T) (size int64, arriving bool) {
 func TestK8S05ALongRestoreEndsNobody(t *testing.T) {
 	t.Parallel()
 	const (
-		slow    = 128 << 10        // bytes a second: a minute for what the logs hold
+		takes   = 50               // seconds that the line would need for all of the snapshot
 		looking = 31 * time.Second // a loop that stands still for 30 s counts as dead
 		looks   = 100
 		growths = 20
@@ -83,28 +99,28 @@ func TestK8S05ALongRestoreEndsNobody(t *testing.T) {
 	n.Terminate(t, behind)
 	asked := n.outrun(t, c, l, behind, 0)
 
+	size := n.snapshotSize(t, rig.Others(behind)[0])
 	for _, from := range rig.Others(behind) {
-		web.Lane(from, behind).Slow(0, slow)
+		web.Lane(from, behind).Slow(0, size/takes)
 	}
 	n.Begin(t, behind)
 	r := &restoring{nodes: n, name: behind, health: n.Process[behind].Line(t, "health ")}
-	rig.Eventually(t, "a snapshot to come", func() bool { r.look(t); return r.looks > 0 })
-	began := time.Now()
 	rig.Eventually(t, "enough looks at a node that is being restored", func() bool {
 		if r.look(t) {
 			t.Fatalf("it is ready: %+v", r)
 		}
-		return r.behind >= looks && r.grown >= growths && time.Since(began) > looking
+		return r.behind >= looks && r.grown >= growths && time.Since(r.since) > looking
 	})
 	was := l.told()
 	flood(t, 20, func(i int) { l.ask(t, c, newID(), longAccount(asked+i)) })
 	if told := l.told(); told != was+20 {
 		t.Errorf("while it is being restored %d of 20 are allowed", told-was)
 	}
-	if _, arriving := r.arrived(t); !arriving {
+	if is, _ := r.arriving(t); is != r.of {
 		t.Fatal("the snapshot has arrived too soon")
 	}
-	t.Logf("%d looks while a snapshot arrived, %d of them said how far behind; it grew %d times, to %d bytes", r.looks, r.behind, r.grown, r.most)
+	t.Logf("%d looks while %s arrived, %d of them said how far behind; it grew %d times, to %d of %d bytes",
+		r.looks, filepath.Base(r.of), r.behind, r.grown, r.most, size)
 	web.Mend()
 	rig.Eventually(t, "it to be ready", func() bool { return r.look(t) })
 }
