@@ -44,6 +44,7 @@ func steps() []step {
 		{"PolicyDeleted", false, policyDeleted},
 		{"DefinitionDeleted", false, definitionDeleted},
 		{"CertificatesRenewed", false, certificatesRenewed},
+		{"Scaled", false, scaled},
 		{"UninstalledAndReinstalled", false, reinstalled},
 		{"LoadEndsAndTheCheckerFindsNoLimitExceeded", true, judge},
 		{"ImageBuiltElsewhereIsTheSame", false, imageBuiltElsewhere},

@@ -93,7 +93,7 @@ func reinstalled(t *testing.T, r *run) {
 		}
 		return ""
 	})
-	if a := r.check(t, r.load.askers[0], spent); a.Status != 503 {
+	if a := r.check(t, r.load.askers[0], untouched); a.Status != 503 {
 		t.Errorf("without nodes a check is answered with status %d: %+v", a.Status, a.Answer)
 	}
 	r.helm(t, "install", "quorate", chart, "--namespace", namespace)
