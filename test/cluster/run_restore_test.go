@@ -89,7 +89,7 @@ func (n *nodes) snapshotSize(t *testing.T, name string) int64 {
 func TestK8S05ALongRestoreEndsNobody(t *testing.T) {
 	t.Parallel()
 	const (
-		takes   = 42               // seconds that the line would need for all of the snapshot
+		takes   = 36               // seconds that the line would need for all of the snapshot
 		looking = 31 * time.Second // a loop that stands still for 30 s counts as dead
 		looks   = 100
 		growths = 20
@@ -108,15 +108,18 @@ func TestK8S05ALongRestoreEndsNobody(t *testing.T) {
 	n.Begin(t, behind)
 	r := &restoring{nodes: n, name: behind, health: n.Process[behind].Line(t, "health ")}
 	rig.Eventually(t, "a snapshot to come", func() bool { r.look(t); return r.behind > 0 })
+	was := l.told()
+	flood(t, 20, func(i int) {
+		id := newID()
+		rig.Persist(t, "a decision", func() bool { return l.ask(t, c, id, longAccount(asked+i)) != nil })
+	})
+	if told := l.told(); told != was+20 {
+		t.Errorf("while it is being restored %d of 20 are allowed", told-was)
+	}
 	rig.Eventually(t, "enough looks at a node that is being restored", func() bool {
 		r.look(t)
 		return r.behind >= looks && r.grown >= growths && time.Since(r.since) > looking
 	})
-	was := l.told()
-	flood(t, 20, func(i int) { l.ask(t, c, newID(), longAccount(asked+i)) })
-	if told := l.told(); told != was+20 {
-		t.Errorf("while it is being restored %d of 20 are allowed", told-was)
-	}
 	if is, _ := r.arriving(t); is != r.of {
 		t.Fatal("the snapshot has arrived too soon")
 	}
