@@ -171,3 +171,26 @@ func TestANodeThatStopsIsNotReady(t *testing.T) {
 	}
 	tr.want("u1", fourth...)
 }
+
+// TestANodeThatHasJustStartedIsNotReadyBeforeItKnowsItsLeader: without a snapshot it has applied nothing yet, like one that
+// never had a leader. Nobody may take it for caught up, and the next machine away.
+func TestANodeThatHasJustStartedIsNotReadyBeforeItKnowsItsLeader(t *testing.T) {
+	t.Parallel()
+	tr := newTrio(t, only(1))
+	tr.start()
+	tr.ready().apply(threePerMinute())
+	const name = "n3"
+	tr.stop(name)
+	tr.isolate(name) // the others hear of its start, and it hears from no leader
+	tr.start(name)
+	m := tr.node(name)
+	tr.until("its start to be noted", func() bool { state, _ := m.State(); return state == "up" })
+	for range 50 {
+		<-time.After(5 * time.Millisecond) // the others say how they are meanwhile
+		if ok, why := m.Ready(); ok || why != "partition 0 has no leader that this node knows" {
+			t.Fatalf("%v, %q", ok, why)
+		}
+	}
+	tr.heal()
+	tr.until("it to catch up", func() bool { ok, _ := m.Ready(); return ok })
+}

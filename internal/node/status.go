@@ -141,8 +141,9 @@ func fillReplica(m *quotav1.ReplicaStatus, s partition.Status) {
 	m.Keys, m.Records, m.LogBytes, m.Level = uint64(s.Memory.Keys), uint64(s.Memory.Records), s.LogBytes, s.Level
 }
 
-// Ready says whether every replica of this node has caught up and knows a leader, or has never had one, and if
-// not, why. A node that stops isn't.
+// Ready says whether every replica of this node knows a leader and has caught up with it, and if not, why. What it
+// can't tell yet, as after a start, doesn't count as caught up: whoever empties machines would take the next one. A node that
+// stops isn't ready; one that waits for a cluster to be founded is.
 func (n *Node) Ready() (ok bool, why string) {
 	if n.leaving.Load() {
 		return false, "it stops"
@@ -160,29 +161,39 @@ func (n *Node) Ready() (ok bool, why string) {
 		if g == nil {
 			return false, fmt.Sprintf("the replica of partition %d doesn't run", r.partition)
 		}
-		switch s := g.Status(); {
-		case s.Leader == "" && s.Applied > 0:
+		s := g.Status()
+		behind, known := n.behindLeader(r, s)
+		switch {
+		case s.Leader == "":
 			return false, fmt.Sprintf("partition %d has no leader that this node knows", r.partition)
 		case s.Lag > caughtUp:
 			return false, fmt.Sprintf("the replica of partition %d is %d entries behind", r.partition, s.Lag)
-		case n.behindLeader(r, s) > caughtUp:
-			return false, fmt.Sprintf("the replica of partition %d is %d entries behind its leader", r.partition, n.behindLeader(r, s))
+		case !known:
+			return false, fmt.Sprintf("the leader of partition %d hasn't said yet how far it is", r.partition)
+		case behind > caughtUp:
+			return false, fmt.Sprintf("the replica of partition %d is %d entries behind its leader", r.partition, behind)
 		}
 	}
 	return true, ""
 }
 
-// behindLeader is how many entries a replica is behind what its leader told that it has applied. What a replica
-// itself knows to be committed is only what it got.
-func (n *Node) behindLeader(r *replica, s partition.Status) uint64 {
+// behindLeader is how many entries a replica is behind what its leader told that it has applied, if it has told. What
+// a replica itself knows to be committed is only what it got.
+func (n *Node) behindLeader(r *replica, s partition.Status) (entries uint64, known bool) {
+	if s.Leader == n.disk.identity.ServerID() {
+		return 0, true
+	}
 	for _, p := range n.peers {
+		if heard := p.heard.Load(); heard == 0 || n.Monotonic()-heard > int64(silent) {
+			continue // it says nothing of now
+		}
 		for _, told := range p.told() {
-			if int(told.GetPartition()) == r.partition && told.GetId() == s.Leader && told.GetApplied() > s.Applied {
-				return told.GetApplied() - s.Applied
+			if int(told.GetPartition()) == r.partition && told.GetId() == s.Leader {
+				return told.GetApplied() - min(s.Applied, told.GetApplied()), true
 			}
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // stalled is how long a loop that ticks fifty times a second may stand still before its process is of no use.
