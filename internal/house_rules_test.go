@@ -68,6 +68,7 @@ var plan = func() map[string][]string {
 		"operator":    append(slices.Clone(pure), "policy/file", "access"),
 		"origin":      {},
 		"access":      {},
+		"configfile":  {},
 
 		"replay":           replay,
 		"replay/accesslog": {},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/access"
+	"github.com/quorate/quorate/internal/configfile"
 )
 
 // settings are what the gateway runs with. One that [readSettings] returns is complete and checked.
@@ -69,86 +69,58 @@ var fields = []field{
 		doc: "least level of the log on stderr: debug, info, warn or error"},
 }
 
-// problem is one thing that is wrong with the settings, and where it stands.
-type problem struct {
-	line    int    // in the file; 0: in the flags
-	place   string // as in gateway.yaml:3: httpAddress, or --http-address
-	message string
-}
-
-// settingsError is everything that is wrong, the file's lines first.
-type settingsError []problem
-
-// Error has a line for each problem.
-func (e settingsError) Error() string {
-	lines := make([]string, len(e))
-	for i, p := range e {
-		lines[i] = p.place + ": " + p.message
-	}
-	return strings.Join(lines, "\n")
-}
-
 // reader makes settings, and collects what is wrong with them.
 type reader struct {
 	settings
-	file     string
-	places   map[string]problem // where each setting was given, by flag
-	problems settingsError
+	file  *configfile.File // of which flags are told too
+	given map[string]bool  // the settings that somebody gave, by flag
 }
 
 // readSettings reads the file, if one is named, and lays the flags that were given, by name, over it. Its error says
 // everything that is wrong, unless the file can't be read.
 func readSettings(file string, flags map[string]string) (*settings, error) {
-	r := &reader{file: file, places: map[string]problem{}}
+	r := &reader{file: &configfile.File{}, given: map[string]bool{}}
 	if file != "" {
-		if err := r.readFile(); err != nil {
+		if err := r.readFile(file); err != nil {
 			return nil, fmt.Errorf("--%s: %w", configFlag, err)
 		}
 	}
 	for _, f := range fields {
 		if value, given := flags[f.flag]; given {
-			r.take(f, problem{place: "--" + f.flag}, value)
+			r.given[f.flag] = true
+			r.take(f, value)
 		}
 	}
-	_, r.grpcWanted = r.places[grpcFlag]
+	r.grpcWanted = r.given[grpcFlag]
 	for _, f := range fields {
-		if _, given := r.places[f.flag]; !given && f.fallback != "" {
-			r.take(f, problem{place: "--" + f.flag}, f.fallback)
+		if !r.given[f.flag] && f.fallback != "" {
+			r.take(f, f.fallback)
 		}
 	}
 	r.checkTogether()
-	if len(r.problems) > 0 {
-		slices.SortStableFunc(r.problems, func(a, b problem) int {
-			return cmp.Or(cmp.Compare(min(1, b.line), min(1, a.line)), cmp.Compare(a.line, b.line))
-		})
-		return nil, r.problems
+	if err := r.file.Err(); err != nil {
+		return nil, err
 	}
 	return &r.settings, nil
 }
 
-// take takes one setting's value.
-func (r *reader) take(f field, at problem, value string) {
-	r.places[f.flag] = at
+// take takes a flag's value, or its default.
+func (r *reader) take(f field, value string) {
 	if err := f.set(&r.settings, value); err != nil {
-		r.report(at, err.Error())
+		r.file.AddFlag(f.flag, "%s", err)
 	}
-}
-
-func (r *reader) report(at problem, message string) {
-	at.message = message
-	r.problems = append(r.problems, at)
 }
 
 // checkTogether looks at what settings say together.
 func (r *reader) checkTogether() {
-	if _, given := r.places[nodesFlag]; !given {
-		r.report(problem{place: "--" + nodesFlag}, "is required: whom to ask, as in --nodes 127.0.0.1:8081")
+	if !r.given[nodesFlag] {
+		r.file.AddFlag(nodesFlag, "is required: whom to ask, as in --nodes 127.0.0.1:8081")
 	}
 	three := []string{caFlag, certFlag, keyFlag}
-	missing := slices.DeleteFunc(slices.Clone(three), func(flag string) bool { _, given := r.places[flag]; return given })
+	missing := slices.DeleteFunc(slices.Clone(three), func(flag string) bool { return r.given[flag] })
 	if len(missing) < len(three) {
 		for _, flag := range missing {
-			r.report(problem{place: "--" + flag}, "is missing: --ca, --cert and --key go together; give all three, here or in the file, or none")
+			r.file.AddFlag(flag, "is missing: --ca, --cert and --key go together; give all three, here or in the file, or none")
 		}
 	}
 }

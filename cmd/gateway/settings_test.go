@@ -62,7 +62,7 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"[]":                          "FILE:1: is a list, not a mapping",
 		"nodes: a:1":                  "FILE:1: nodes: is a single value, not a list",
 		"nodes: []":                   "FILE:1: nodes: is empty",
-		"nodes: [a:1, 7]":             "FILE:1: nodes: 7 is not a string; quote it: \"7\"",
+		"nodes: [a:1, 7]":             "FILE:1: nodes[1]: 7 is not a string; quote it: \"7\"",
 		"nodes: [\"a:1,b:1\"]":        "FILE:1: nodes: \"a:1,b:1\" has a comma; give each one an item of its own",
 		"nodes:":                      "FILE:1: nodes: has no value; leave it out, or give it one",
 		"nodes: &x [a:1]":             "FILE:1: nodes: anchors and aliases are not accepted; write it out",

@@ -46,18 +46,26 @@ leaderElection: perhaps
 F:1: nodes[1]: "b" has no host, or is given twice
 F:1: nodes[2]: "a:8081" has no host, or is given twice
 F:1: namespace: is required, here or by the environment variable POD_NAMESPACE: the operator's own
-F:2: nodez: unknown field
-F:3: "1d" is not a duration; write 24h
+F:2: nodez: unknown field; known are nodes, tls, domains, allowedDomains, certificates, resync, leaderElection, metricsAddress, healthAddress, namespace, logLevel
+F:3: resync: "1d" is not a duration; write 24h
 F:4: metricsAddress: "nowhere" is not HOST:PORT, as in 10.0.0.1:8081
-F:5: tls: needs ca, cert and key
+F:5: tls.cert: is required
+F:5: tls.key: is required
 F:7: domains[0].onNoMatch: "allow" is not one of Deny, Allow
 F:8: domains[1].name: "video" is already the name of domains[0]
-F:10: allowedDomains[0]: needs a namespace and domains
-F:11: a str ` + "`perhaps`" + ` is not what belongs here`,
-		"nodes: [a:8081]\nnamespace: q\nresync: 0s\ncertificates: {nodes: [n-0], prefix: q, lifetime: 0s}": "F:3: 0s is not above 0\nF:4: 0s is not above 0",
-		"nodes: [":                               "F:1: did not find expected node content",
-		"- a":                                    "F:1: a seq is not what belongs here\nF:1: nodes: is required: the gRPC addresses of all nodes\nF:1: namespace: is required, here or by the environment variable POD_NAMESPACE: the operator's own",
-		"nodes: [a:8081]\nnamespace: q\n---\n{}": "F:1: has more than one document",
+F:10: allowedDomains[0].domains: is required
+F:11: leaderElection: "perhaps" is not true or false`,
+		"nodes: [a:8081]\nnamespace: q\nresync: 0s\ncertificates: {nodes: [n-0], prefix: q, lifetime: 0s}": "F:3: resync: 0s is not above 0\nF:4: certificates.lifetime: 0s is not above 0",
+		"nodes: [":                               "F:1: is not YAML: did not find expected node content",
+		"- a":                                    "F:1: is a list, not a mapping",
+		"":                                       "F:1: is empty",
+		"nodes: [a:8081]\nnamespace: q\n---\n{}": "F:3: has more than one document",
+		"logLevel: info": "F:1: nodes: is required: the gRPC addresses of all nodes\n" +
+			"F:1: namespace: is required, here or by the environment variable POD_NAMESPACE: the operator's own",
+		"nodes: 7\nnamespace: 7\nlogLevel: loud\nallowedDomains: [{domains: [], namespace: a}]": "F:1: nodes: is a single value, not a list\n" +
+			"F:2: namespace: 7 is not a string; quote it: \"7\"\n" +
+			"F:3: logLevel: \"loud\" is not one of debug, info, warn, error\n" +
+			"F:4: allowedDomains[0].domains: is empty",
 		"nodes: [a:8081]\nnamespace: q\nresync: 0.5s\ntls: {ca: a, cert: b, key: c}\ncertificates: {nodes: [n-0], prefix: q}": "F:3: resync: 500ms is out of range, 1s to 1h\n" +
 			"F:5: certificates: and tls exclude each other: who issues certificates has one",
 	} {
@@ -78,21 +86,21 @@ func TestAConfigurationSaysWhatItSays(t *testing.T) {
 	c, err := readConfig(write(t, `
 nodes: [quorate-0.quorate-nodes.q.svc:8081]
 domains: [{name: video, onNoMatch: Allow, required: [user]}]
-allowedDomains: [{namespace: media, domains: [video, audio]}]
+allowedDomains: [{domains: [video, audio], namespace: media}]
 certificates: {nodes: [quorate-0], prefix: quorate, lifetime: 2160h, gatewayNamespaces: [media]}
 logLevel: info
 `), func(name string) string { return map[string]string{"POD_NAMESPACE": "q"}[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Namespace != "q" || time.Duration(c.Resync) != time.Minute || !*c.LeaderElection || c.MetricsAddress != ":8080" || c.HealthAddress != ":8081" {
+	if c.Namespace != "q" || c.Resync != time.Minute || !c.LeaderElection || c.MetricsAddress != ":8080" || c.HealthAddress != ":8081" {
 		t.Errorf("defaults: %+v", c)
 	}
-	if len(c.domains) != 1 || !c.domains[0].OnNoMatchAllow || c.domains[0].Required[0] != "user" || len(c.allowed["media"]) != 2 {
-		t.Errorf("domains %+v, allowed %v", c.domains, c.allowed)
+	if len(c.Domains) != 1 || !c.Domains[0].OnNoMatchAllow || c.Domains[0].Required[0] != "user" || len(c.Allowed["media"]) != 2 {
+		t.Errorf("domains %+v, allowed %v", c.Domains, c.Allowed)
 	}
-	if c.issuer.Lifetime != 2160*time.Hour || c.issuer.Namespace != "q" || c.issuer.Domains["media"][1] != "audio" {
-		t.Errorf("issuer %+v", c.issuer)
+	if c.Certificates.Lifetime != 2160*time.Hour || c.Certificates.Namespace != "q" || c.Certificates.Domains["media"][1] != "audio" {
+		t.Errorf("issuer %+v", c.Certificates)
 	}
 }
 

@@ -59,7 +59,7 @@ type station struct {
 // serve runs until ctx ends. An API server that is away is waited for: the manager that lost its lease to that ends, and
 // another one begins.
 func (p *program) serve(ctx context.Context, c *config) error {
-	handler := slog.NewTextHandler(p.errs, &slog.HandlerOptions{Level: c.level})
+	handler := slog.NewTextHandler(p.errs, &slog.HandlerOptions{Level: c.LogLevel})
 	s := &station{program: p, config: c, log: slog.New(handler)}
 	log.SetLogger(logr.FromSlogHandler(handler))
 	klog.SetLogger(logr.FromSlogHandler(handler))
@@ -108,7 +108,7 @@ func (s *station) files() (security, func(context.Context), error) {
 	if f == nil {
 		return nil, func(context.Context) {}, nil
 	}
-	keeper, err := access.Open(f.access(), time.Now)
+	keeper, err := access.Open(*f, time.Now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,8 +132,8 @@ func (s *station) manage(ctx context.Context, security security) (err error) {
 	c := s.config
 	switch {
 	case c.Certificates != nil:
-		c.issuer.Log = s.log
-		iss, err := issuer.New(c.issuer)
+		c.Certificates.Log = s.log
+		iss, err := issuer.New(*c.Certificates)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (s *station) manage(ctx context.Context, security security) (err error) {
 	nodes := operator.NewCluster(c.Nodes, security)
 	defer func() { err = errors.Join(err, nodes.Close()) }()
 	if err := operator.SetupWithManager(mgr, operator.Config{
-		Nodes: nodes, Domains: c.domains, Allowed: c.allowed, Namespace: c.Namespace, Resync: time.Duration(c.Resync),
+		Nodes: nodes, Domains: c.Domains, Allowed: c.Allowed, Namespace: c.Namespace, Resync: c.Resync,
 		Log: s.log, Metrics: operator.NewMetrics(registry),
 	}); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s *station) manager() (manager.Manager, error) {
 	return manager.New(s.kube, manager.Options{
 		Scheme: scheme, Cache: operator.CacheOptions(s.config.Namespace), Logger: log.Log,
 		Metrics:        metricsserver.Options{BindAddress: "0"}, // ours outlive the manager
-		LeaderElection: *s.config.LeaderElection, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
+		LeaderElection: s.config.LeaderElection, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &again}, // each manager has the same ones
 	})
