@@ -140,7 +140,7 @@ func (f *File) line(path string) int {
 	}
 	for step := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
 		next := (*yaml.Node)(nil)
-		if i, err := strconv.Atoi(step); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+		if i, err := strconv.Atoi(step); err == nil && n.Kind == yaml.SequenceNode && 0 <= i && i < len(n.Content) {
 			next, line = n.Content[i], n.Content[i].Line
 		}
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {

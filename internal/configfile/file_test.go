@@ -156,7 +156,7 @@ var placed = regexp.MustCompile(`^f:[1-9]\d*: `)
 // FuzzRead: no input panics, and each problem has a place within the file, in order.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
-		"name: n\non: true\nnodes: [a]\ntls: {ca: x}\npairs: [{a: b}]\nnumber: 7", "tls: &a {ca: *a}", "? {a: b}\n: c", "- [", "<<: *x", "a: \"\\x\"", "a: |\n b\n---\n",
+		"name: n\non: true\nnodes: [a]\ntls: {ca: x}\npairs: [{a: b}]\nnumber: 7", "tls: &a {ca: *a}", "? {a: b}\n: c", "- [", "- a", "<<: *x", "a: \"\\x\"", "a: |\n b\n---\n",
 		"\xff\xfea\x00", "%TAG ! x\n---\n! a: b", "nodes: [[]]\npairs: {a: !!binary x}", "\rname: 1", "name: \u2028x\u0085y",
 	} {
 		f.Add([]byte(text))
