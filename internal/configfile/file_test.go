@@ -163,7 +163,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := parse("f", text, new(sample).fields())
-		for _, path := range []string{"", "nodes[0]", "pairs[1].a", "name.x", "..[[-1]"} {
+		for _, path := range []string{"", "nodes[0]", "pairs[1].a", "name.x", "..[[-1]", "nodes[-1]"} {
 			file.Add(path, "is wrong")
 		}
 		broken := (*Error)(nil)
