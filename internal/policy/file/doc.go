@@ -13,5 +13,5 @@
 //   - No input panics or costs more than a bounded multiple of its size: at most [MaxSize] bytes are read, of YAML at
 //     most [MaxYAML], whose tree is what memory goes into, and no alias is expanded.
 //
-// The command line tool and nodes call it. It is the only place that knows YAML.
+// The command line tool and nodes call it. It alone knows YAML of policies; programs are configured by other files.
 package file
