@@ -90,6 +90,7 @@ func (r *Replicated) Snapshot() (raft.FSMSnapshot, error) {
 
 type persister struct{ s *Snapshot }
 
+// Persist is part of [raft.FSMSnapshot]. It ends the sink, or cancels it.
 func (p persister) Persist(sink raft.SnapshotSink) error {
 	if _, err := p.s.WriteTo(sink); err != nil {
 		_ = sink.Cancel() // the write's error says more
@@ -98,6 +99,7 @@ func (p persister) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
+// Release is part of [raft.FSMSnapshot]. The snapshot shares what it holds and has nothing to give back.
 func (persister) Release() {}
 
 // Restore implements raft.FSM: the new state replaces the old one whole, or not
