@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -179,14 +180,18 @@ func plain(message string) string {
 	return message
 }
 
-// Policies returns the newest policy set in canonical form, nil if there is none yet, its version, and what
-// each partition enforces. Its error is as that of [Admin.Status].
-func (a *Admin) Policies(ctx context.Context) (canonical []byte, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion, err error) {
+// Policies returns the newest policy set that the first node which answers knows, in canonical form, nil if there is none
+// yet, its version, and what each partition enforces. A node that knows none as new as atLeast, which is known to be in
+// force, is passed over; nil: any set will do. Its error is as that of [Admin.Status].
+func (a *Admin) Policies(ctx context.Context, atLeast *quotav1.SetVersion) (canonical []byte, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion, err error) {
 	var p policyParts
 	err = each(ctx, a.nodes, func(ctx context.Context, n adminNode) error {
 		p = policyParts{}
 		if err := p.receive(ctx, n.admin); err != nil {
 			return err
+		}
+		if older(p.version, atLeast) {
+			return status.Errorf(codes.Unavailable, "the node knows an older set of policies than version %d.%d", atLeast.GetEpoch(), atLeast.GetNumber())
 		}
 		return nil
 	})
@@ -194,6 +199,11 @@ func (a *Admin) Policies(ctx context.Context) (canonical []byte, version *quotav
 		return nil, nil, nil, err
 	}
 	return p.canonical, p.version, p.partitions, nil
+}
+
+// older says that v came before o.
+func older(v, o *quotav1.SetVersion) bool {
+	return cmp.Or(cmp.Compare(v.GetEpoch(), o.GetEpoch()), cmp.Compare(v.GetNumber(), o.GetNumber())) < 0
 }
 
 // policyParts is a set of which not all may be here yet.

@@ -193,12 +193,12 @@ func TestPoliciesArePutTogether(t *testing.T) {
 		{Partitions: enforced, Policies: part(7, "abc", 8, false)}, {Policies: part(7, "de", 8, false)}, {Policies: part(7, "fgh", 8, true)},
 	}}
 	a := newAdmin(t, nobody(t), serveAdmin(t, n))
-	set, version, partitions, err := a.Policies(t.Context())
+	set, version, partitions, err := a.Policies(t.Context(), nil)
 	if err != nil || string(set) != "abcdefgh" || version.GetNumber() != 7 || len(partitions) != 2 || partitions[1].GetVersion() != nil {
 		t.Errorf("%q, %v, %v, %v", set, version, partitions, err)
 	}
 	n.parts = []*quotav1.GetPoliciesResponse{{Partitions: enforced[1:]}}
-	if set, version, partitions, err = a.Policies(t.Context()); err != nil || set != nil || version != nil || len(partitions) != 1 {
+	if set, version, partitions, err = a.Policies(t.Context(), nil); err != nil || set != nil || version != nil || len(partitions) != 1 {
 		t.Errorf("no set yet: %q, %v, %v, %v", set, version, partitions, err)
 	}
 }
@@ -231,12 +231,12 @@ func TestPoliciesThatDontFitTogetherAreRefused(t *testing.T) {
 			}
 		}
 		n.parts = parts
-		if set, _, _, err := a.Policies(t.Context()); err == nil || !strings.Contains(err.Error(), want) || set != nil {
+		if set, _, _, err := a.Policies(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) || set != nil {
 			t.Errorf("%s: %q, %v", want, set, err)
 		}
 	}
 	n.parts = of(part(7, "abc", 3, true), part(7, "", 3, true))
-	if _, _, _, err := a.Policies(t.Context()); err == nil || !strings.Contains(err.Error(), "mixed") {
+	if _, _, _, err := a.Policies(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "mixed") {
 		t.Errorf("after the last part: %v", err)
 	}
 }

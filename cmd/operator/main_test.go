@@ -128,7 +128,10 @@ func TestItWaitsForAnAPIServerThatIsAway(t *testing.T) {
 	}}
 	file := write(t, "nodes: ['127.0.0.1:1']\nnamespace: q\nmetricsAddress: '127.0.0.1:0'\nhealthAddress: '127.0.0.1:0'")
 	ended := make(chan int, 1)
-	go func() { ended <- p.run(ctx, []string{"run", "--config", file}) }()
+	go func() {
+		ended <- p.run(ctx, []string{"run", "--config", file})
+		w.Close() // nothing more is said
+	}()
 	addresses := map[string]string{}
 	for range 2 {
 		var name, address string

@@ -10,13 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/operator"
 	"github.com/quorate/quorate/internal/operator/issuer"
@@ -40,8 +40,10 @@ const (
 	leaseDuration = 30 * time.Second
 	renewDeadline = 20 * time.Second
 	retryPeriod   = 4 * time.Second
-	// pauseBefore is how long it waits before it begins anew, as after it lost its lease.
-	pauseBefore = 5 * time.Second
+	// syncWithin is how long the API server, or the resource definition, is waited for at the start.
+	syncWithin = 24 * time.Hour
+	// stopWithin bounds the end of an HTTP server: whoever looks can look again.
+	stopWithin = time.Second
 )
 
 // station is a running operator.
@@ -49,221 +51,174 @@ type station struct {
 	*program
 	config *config
 	log    *slog.Logger
-	kube   *rest.Config
-	name   string // under which it leads: each of its managers, so that the next one needn't wait for the lease to end
-
-	ready    atomic.Bool                         // the manager runs, and its cache is in sync
-	registry atomic.Pointer[prometheus.Registry] // of the manager that runs
+	mgr    manager.Manager
 }
 
-// serve runs until ctx ends. An API server that is away is waited for: the manager that lost its lease to that ends, and
-// another one begins.
+// serve runs until ctx ends, or until it loses its lease, as to an API server that is away: whoever runs the process begins
+// it anew. At the start it waits for the API server.
 func (p *program) serve(ctx context.Context, c *config) error {
 	handler := slog.NewTextHandler(p.errs, &slog.HandlerOptions{Level: c.LogLevel})
-	s := &station{program: p, config: c, log: slog.New(handler)}
 	log.SetLogger(logr.FromSlogHandler(handler))
 	klog.SetLogger(logr.FromSlogHandler(handler))
-	host, err := os.Hostname()
-	if err != nil {
+	s := &station{program: p, config: c, log: slog.New(handler)}
+	if err := s.build(); err != nil {
 		return err
 	}
-	s.name = fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())
-	if s.kube, err = p.kube(); err != nil {
-		return fmt.Errorf("find the API server: %w", err)
-	}
-	security, watch, err := s.files()
-	if err != nil {
+	if err := s.mgr.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	stop, err := s.listen()
-	if err != nil {
-		return err
-	}
-	defer stop()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watched, stopWatching := context.WithCancel(ctx)
-	defer stopWatching()
-	watching.Go(func() { watch(watched) })
-	for {
-		err := s.manage(ctx, security)
-		s.ready.Store(false)
-		if ctx.Err() != nil {
-			return nil
-		}
-		s.log.Error("begin anew", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pauseBefore):
-		}
-	}
+	return nil
 }
 
-type security = func(context.Context) (*tls.Config, error)
-
-// files is the certificate from files, and what follows them; nil: there are none.
-func (s *station) files() (security, func(context.Context), error) {
-	f := s.config.TLS
-	if f == nil {
-		return nil, func(context.Context) {}, nil
-	}
-	keeper, err := access.Open(*f, time.Now)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(context.Context) (*tls.Config, error) { return keeper.ClientTLS(access.IsPeer), nil },
-		func(ctx context.Context) {
-			ticks := time.NewTicker(access.PollEvery)
-			defer ticks.Stop()
-			keeper.Watch(ctx, ticks.C, func(changed bool, err error) {
-				s.log.Warn("certificates", "replaced", changed, "error", err)
-			})
-		}, nil
-}
-
-// manage runs one manager until it ends.
-func (s *station) manage(ctx context.Context, security security) (err error) {
+// build makes the manager, with all that it runs.
+func (s *station) build() (err error) {
 	registry := prometheus.NewRegistry()
-	mgr, err := s.manager()
-	if err != nil {
+	if s.mgr, err = s.manager(); err != nil {
 		return err
 	}
-	c := s.config
-	switch {
-	case c.Certificates != nil:
-		c.Certificates.Log = s.log
-		iss, err := issuer.New(*c.Certificates)
-		if err != nil {
-			return err
-		}
-		if err := iss.SetupWithManager(mgr); err != nil {
-			return err
-		}
-		registry.MustRegister(iss)
-		security = issued(iss)
-	case security == nil: // nodes on this machine
-		security = func(context.Context) (*tls.Config, error) { return nil, nil }
-	}
-	nodes := operator.NewCluster(c.Nodes, security)
-	defer func() { err = errors.Join(err, nodes.Close()) }()
-	if err := operator.SetupWithManager(mgr, operator.Config{
-		Nodes: nodes, Domains: c.Domains, Allowed: c.Allowed, Namespace: c.Namespace, Resync: c.Resync,
-		Log: s.log, Metrics: operator.NewMetrics(registry),
-	}); err != nil {
+	if err := s.controllers(registry); err != nil {
 		return err
 	}
-	s.registry.Store(registry)
-	if err := mgr.Add(onEach(func(ctx context.Context) { s.ready.Store(mgr.GetCache().WaitForCacheSync(ctx)) })); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
-}
-
-// onEach runs whether or not this process leads.
-type onEach func(context.Context)
-
-// Start is called by the manager.
-func (f onEach) Start(ctx context.Context) error { f(ctx); return nil }
-
-// NeedLeaderElection says that it doesn't.
-func (onEach) NeedLeaderElection() bool { return false }
-
-// issued is the operator's own certificate, which only the leader has.
-func issued(iss *issuer.Issuer) security {
-	return func(ctx context.Context) (*tls.Config, error) {
-		keeper, err := iss.Keeper(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return keeper.ClientTLS(access.IsPeer), nil
-	}
+	handler := promhttp.HandlerFor(prometheus.Gatherers{metrics.Registry, registry}, promhttp.HandlerOpts{})
+	return errors.Join(
+		s.listen("metrics", s.config.MetricsAddress, map[string]http.Handler{"GET /metrics": handler}),
+		// It is alive whatever becomes of the API server: starting it anew wouldn't help.
+		s.listen("health", s.config.HealthAddress, map[string]http.Handler{
+			"GET /livez": http.HandlerFunc(ok), "GET /healthz": http.HandlerFunc(ok), "GET /readyz": http.HandlerFunc(s.ready),
+		}),
+	)
 }
 
 func (s *station) manager() (manager.Manager, error) {
+	kube, err := s.kube()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
 	scheme := runtime.NewScheme()
 	if err := operator.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	lock, err := s.lease()
+	lock, err := s.lease(kube)
 	if err != nil {
 		return nil, err
 	}
 	again, lease, renew, retry := true, leaseDuration, renewDeadline, retryPeriod
-	return manager.New(s.kube, manager.Options{
-		Scheme: scheme, Cache: operator.CacheOptions(s.config.Namespace), Logger: log.Log,
-		Metrics:        metricsserver.Options{BindAddress: "0"}, // ours outlive the manager
+	mapper := func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return operator.Mapper(), nil }
+	return manager.New(kube, manager.Options{
+		MapperProvider: mapper,
+		Scheme:         scheme, Cache: operator.CacheOptions(s.config.Namespace), Logger: log.Log,
+		Metrics:        metricsserver.Options{BindAddress: "0"}, // ours have a registry of their own, and say where they listen
 		LeaderElection: s.config.LeaderElection, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		Controller: ctrlconfig.Controller{SkipNameValidation: &again}, // each manager has the same ones
+		Controller: ctrlconfig.Controller{CacheSyncTimeout: syncWithin, SkipNameValidation: &again}, // tests run several in a process
 	})
 }
 
 // lease is held by who leads. It tells no events, which would take the right to.
-func (s *station) lease() (resourcelock.Interface, error) {
-	client, err := coordination.NewForConfig(s.kube)
+func (s *station) lease(kube *rest.Config) (resourcelock.Interface, error) {
+	leases, err := coordination.NewForConfig(kube)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
 	return &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: s.config.Namespace, Name: leaseName},
-		Client:     client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: s.name},
+		LeaseMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: leaseName}, Client: leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())},
 	}, nil
 }
 
-// listen serves metrics and health for as long as the process runs.
-func (s *station) listen() (stop func(), err error) {
-	var servers []*http.Server
-	var serving sync.WaitGroup
-	stop = func() {
-		for _, h := range servers {
-			_ = h.Close() // whoever looks can look again
-		}
-		serving.Wait()
-	}
-	serve := func(name, address string, mux *http.ServeMux) error {
-		l, err := net.Listen("tcp", address)
+// controllers adds what only the leader runs. Where it issues certificates, its own comes first.
+func (s *station) controllers(registry *prometheus.Registry) error {
+	policies := func(security *tls.Config) error {
+		nodes, err := client.NewAdmin(s.config.Nodes, security)
 		if err != nil {
-			return fmt.Errorf("%s %q: %w", name, address, err)
+			return err
 		}
-		fmt.Fprintf(s.out, "%s %s\n", name, l.Addr())
-		h := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-		servers = append(servers, h)
-		serving.Go(func() { _ = h.Serve(l) }) // until it is closed
-		return nil
+		return operator.SetupWithManager(s.mgr, operator.Config{
+			Nodes: nodes, Domains: s.config.Domains, Allowed: s.config.Allowed, Namespace: s.config.Namespace, Resync: s.config.Resync,
+			Log: s.log, Metrics: operator.NewMetrics(registry),
+		})
 	}
-	if err := errors.Join(serve("metrics", s.config.MetricsAddress, s.metrics()), serve("health", s.config.HealthAddress, s.health())); err != nil {
-		stop()
+	switch {
+	case s.config.TLS != nil:
+		keeper, err := s.follow(*s.config.TLS)
+		if err != nil {
+			return err
+		}
+		return policies(keeper.ClientTLS(access.IsPeer))
+	case s.config.Certificates == nil: // nodes on this machine
+		return policies(nil)
+	}
+	s.config.Certificates.Log = s.log
+	iss, err := issuer.New(*s.config.Certificates)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(iss)
+	begin := func(ctx context.Context) error {
+		keeper, err := iss.Keeper(ctx)
+		if err != nil {
+			return err
+		}
+		return policies(keeper.ClientTLS(access.IsPeer))
+	}
+	return errors.Join(iss.SetupWithManager(s.mgr), s.mgr.Add(manager.RunnableFunc(begin)))
+}
+
+// follow reads certificates, and has the manager look for others in their place.
+func (s *station) follow(files access.Files) (*access.Keeper, error) {
+	keeper, err := access.Open(files, time.Now)
+	if err != nil {
 		return nil, err
 	}
-	return stop, nil
+	return keeper, s.mgr.Add(onEach(func(ctx context.Context) error {
+		ticks := time.NewTicker(access.PollEvery)
+		defer ticks.Stop()
+		keeper.Watch(ctx, ticks.C, func(changed bool, err error) {
+			s.log.Warn("certificates", "replaced", changed, "error", err)
+		})
+		return nil
+	}))
 }
 
-func (s *station) metrics() *http.ServeMux {
+// onEach is what a manager runs whether or not its process leads.
+type onEach func(context.Context) error
+
+// Start is called by the manager.
+func (f onEach) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection says that it doesn't.
+func (onEach) NeedLeaderElection() bool { return false }
+
+// listen has the manager serve HTTP, whether or not this process leads.
+func (s *station) listen(name, address string, handlers map[string]http.Handler) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", name, address, err)
+	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		all := prometheus.Gatherers{metrics.Registry}
-		if own := s.registry.Load(); own != nil {
-			all = append(all, own)
-		}
-		promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	for pattern, handler := range handlers {
+		mux.Handle(pattern, handler)
+	}
+	fmt.Fprintf(s.out, "%s %s\n", name, l.Addr())
+	within := stopWithin
+	return s.mgr.Add(&manager.Server{
+		Name: name, Listener: l, ShutdownTimeout: &within, Server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
 	})
-	return mux
 }
 
-// health says that the process is alive whatever becomes of the API server: starting it anew wouldn't help.
-func (s *station) health() *http.ServeMux {
-	mux := http.NewServeMux()
-	alive := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
-	mux.HandleFunc("GET /livez", alive)
-	mux.HandleFunc("GET /healthz", alive)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if !s.ready.Load() {
-			http.Error(w, "the API server hasn't told of all policies yet", http.StatusServiceUnavailable)
-			return
-		}
-		alive(w, r)
-	})
-	return mux
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
+
+// ready says that the API server has told of all objects that are watched.
+func (s *station) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), stopWithin)
+	defer cancel()
+	if !s.mgr.GetCache().WaitForCacheSync(ctx) {
+		http.Error(w, "the API server hasn't told of all policies yet", http.StatusServiceUnavailable)
+		return
+	}
+	ok(w, r)
 }

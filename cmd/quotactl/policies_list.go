@@ -47,7 +47,7 @@ Exit status: 0 shown, 1 no node answers, 2 wrong usage.`,
 			return c.ask(cmd.Context(), func(ctx context.Context, admin *client.Admin) error {
 				var l listing
 				var err error
-				if l.canonical, l.version, l.partitions, err = admin.Policies(ctx); err != nil {
+				if l.canonical, l.version, l.partitions, err = admin.Policies(ctx, nil); err != nil {
 					return c.refusal(err)
 				}
 				if err := l.show(cmd.OutOrStdout(), output); err != nil {

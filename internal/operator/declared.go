@@ -30,6 +30,8 @@ type declaredList struct {
 	Items []declared `json:"items"`
 }
 
+func (d *declared) at() name { return name{d.Namespace, d.Name} }
+
 // DeepCopy returns a copy that shares nothing: what is decoded into one is written over the bytes of its spec.
 func (d *declared) DeepCopy() *declared {
 	c := &declared{TypeMeta: d.TypeMeta, Spec: bytes.Clone(d.Spec)}

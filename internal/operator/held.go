@@ -22,11 +22,10 @@ const (
 	helpKey           = "help"
 )
 
-// held reads the ConfigMap that shows a held removal; nil: there is none. It asks the API server itself: what somebody
-// confirmed counts as it is now.
+// held reads the ConfigMap that shows a held removal; nil: there is none.
 func (r *Reconciler) held(ctx context.Context) (*corev1.ConfigMap, error) {
 	m := &corev1.ConfigMap{}
-	err := r.direct.Get(ctx, client.ObjectKey{Namespace: r.cfg.Namespace, Name: heldName}, m)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.cfg.Namespace, Name: heldName}, m)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -25,7 +25,7 @@ type holding struct {
 func (m *memory) see(objects []*declared, readings map[types.UID]reading, f *force) {
 	unbroken, next := f.version.follows(m.newest), map[types.UID]holding{}
 	for _, o := range objects {
-		at, there := f.byName[name{o.Namespace, o.Name}]
+		at, there := f.byName[o.at()]
 		if !there {
 			continue
 		}

@@ -66,20 +66,20 @@ func (m *Metrics) objects(statuses []v1alpha1.RateLimitPolicyStatus) {
 	}
 }
 
-// nodes shows what the nodes say; nil: they say nothing.
-func (m *Metrics) nodes(o *observation) {
-	if o == nil {
-		m.confirmed.Set(0)
-		return
-	}
-	n := 0
+// nodes shows what the nodes say, and what is held.
+func (m *Metrics) nodes(o *observation, r *removals) {
+	n, held := 0, 0
 	for _, v := range o.confirmed {
 		if v == o.force.version {
 			n++
 		}
 	}
+	if r.held {
+		held = len(r.policies)
+	}
 	m.confirmed.Set(float64(n))
 	m.total.Set(float64(o.partitions))
+	m.held.Set(float64(held))
 	m.version(o.force.version)
 }
 

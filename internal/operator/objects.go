@@ -4,93 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
-	"github.com/quorate/quorate/internal/policy"
 )
 
-// list lists all objects, from the cache. Now and then, and always where something is missed, it holds the cache to what
-// the API server says: a watch may have died without a word. A cache that was wrong isn't believed until it is right again.
-// Not sure: it couldn't be compared, so what is missed may be there.
-func (p *pass) list(ctx context.Context) (sure bool, err error) {
+// list lists all objects, past any cache: what is put in force is what the API server says now, and a watch that died
+// without a word misleads nobody.
+func (p *pass) list(ctx context.Context) error {
 	var all declaredList
 	if err := p.client.List(ctx, &all); err != nil {
-		return false, fmt.Errorf("list the policies: %w", err)
+		return fmt.Errorf("list the policies: %w", err)
 	}
-	if now := p.cfg.Now(); len(p.missed) == 0 && !p.doubted && now.Sub(p.compared) < p.cfg.Resync {
-		sure = true
-	} else if same, err := p.same(ctx, &all); err == nil {
-		sure, p.doubted, p.compared = true, !same, now
-	} else if p.cfg.Log.Warn("policies not compared with the API server", "error", err); p.doubted {
-		return false, fmt.Errorf("list the policies past a cache that was wrong: %w", err)
-	}
-	if p.doubted {
-		all = declaredList{}
-		if err := p.direct.List(ctx, &all); err != nil {
-			return false, fmt.Errorf("list the policies past a cache that is wrong: %w", err)
-		}
-	}
+	readings := map[types.UID]reading{}
 	for i := range all.Items {
-		p.objects = append(p.objects, &all.Items[i])
-	}
-	p.readAll()
-	return sure, nil
-}
-
-// same says whether the API server has the objects of the cache, as they are there.
-func (p *pass) same(ctx context.Context, cached *declaredList) (bool, error) {
-	var there metav1.PartialObjectMetadataList
-	there.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind + "List"))
-	if err := p.direct.List(ctx, &there); err != nil {
-		return false, err
-	}
-	generations := map[types.UID]int64{}
-	for i := range there.Items {
-		generations[there.Items[i].UID] = there.Items[i].Generation
-	}
-	for i := range cached.Items {
-		if g, found := generations[cached.Items[i].UID]; !found || g != cached.Items[i].Generation {
-			return false, nil
-		}
-	}
-	return len(generations) == len(cached.Items), nil
-}
-
-// readAll reads what objects say, where they say something new.
-func (p *pass) readAll() {
-	readings, generations := map[types.UID]reading{}, map[types.UID]int64{}
-	for _, o := range p.objects {
+		o := &all.Items[i]
 		r, known := p.readings[o.UID]
-		if !known || p.read[o.UID] != o.Generation {
+		if !known || r.generation != o.Generation {
 			r = read(o)
 		}
-		readings[o.UID], generations[o.UID] = r, o.Generation
+		p.objects, readings[o.UID] = append(p.objects, o), r
 	}
-	p.readings, p.read = readings, generations
-}
-
-// blind says of each object that no node tells what is in force.
-func (p *pass) blind(ctx context.Context) error {
-	f := p.force
-	if f == nil {
-		f = newForce(policy.Set{}, version{})
-	}
-	p.world.force = f
-	for _, o := range p.objects {
-		p.world.objects = append(p.world.objects, &object{
-			name: name{o.Namespace, o.Name}, reading: p.readings[o.UID], created: o.CreationTimestamp.Time, begun: true,
-		})
-	}
-	p.plan, p.seen = makePlan(&p.world), nil
-	p.cfg.Metrics.nodes(nil)
-	return p.write(ctx)
+	p.readings = readings
+	return nil
 }
 
 // writers is how many statuses are written at once.
@@ -98,32 +39,29 @@ const writers = 8
 
 // write writes statuses where they differ, and tells of conditions that turn. One that fails doesn't keep the others.
 func (p *pass) write(ctx context.Context) error {
-	statuses := make([]v1alpha1.RateLimitPolicyStatus, len(p.objects))
-	errs := make([]error, len(p.objects))
-	next := make(chan int)
-	var writing sync.WaitGroup
-	for range writers {
-		writing.Go(func() {
-			for i := range next {
-				errs[i] = p.writeOne(ctx, i, &statuses[i])
-			}
-		})
-	}
+	statuses, errs := make([]v1alpha1.RateLimitPolicyStatus, len(p.objects)), make([]error, len(p.objects))
+	var writing errgroup.Group
+	writing.SetLimit(writers)
 	for i, o := range p.objects {
 		statuses[i] = p.statusOf(o)
-		next <- i
+		writing.Go(func() error {
+			errs[i] = p.writeOne(ctx, i, &statuses[i])
+			return nil
+		})
 	}
-	close(next)
-	writing.Wait()
+	_ = writing.Wait() // errs has them all
 	p.cfg.Metrics.objects(statuses)
 	return errors.Join(errs...)
 }
 
 // statusOf is what is to be said of an object now.
 func (p *pass) statusOf(o *declared) v1alpha1.RateLimitPolicyStatus {
-	v := p.plan.verdicts[name{o.Namespace, o.Name}]
-	if p.seen == nil {
+	v := p.plan.verdicts[o.at()]
+	switch {
+	case p.seen == nil:
 		return lost(o, v)
+	case v.fresh && p.refused[o.UID] == o.Generation:
+		return o.Status // it was refused, and the nodes are asked once more
 	}
 	var has *holding
 	if h, there := p.memory.objects[o.UID]; there {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/policy"
 )
 
@@ -34,7 +35,7 @@ func older(a, b *object) int {
 	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name.name, b.name.name))
 }
 
-// world is all that a plan is made from. None of it is changed.
+// world is all that a plan is made from, which changes none of it.
 type world struct {
 	objects []*object
 	domains []policy.Domain
@@ -221,33 +222,16 @@ func (p *planner) allDomains() []policy.Domain {
 	return all
 }
 
-// ordered is all policies of the plan in their order: by object, and what stays without one behind what it
-// followed.
+// ordered is all policies of the plan in their order: by object, and what stays without one behind what it followed.
 func (p *planner) ordered() []policy.Policy {
-	at := map[name]bool{}
-	for i := range p.placed {
-		at[quotaOf(&p.placed[i])] = true
-	}
-	behind := map[name][]int{} // by the quota that comes before; the zero one: nothing does
+	all := slices.Clone(p.placed)
 	for _, i := range p.kept {
-		before := name{}
-		for j := i - 1; j >= 0 && before == (name{}); j-- {
-			if q := quotaOf(&p.force.set.Policies[j]); at[q] {
-				before = q
-			}
+		at := 0
+		for j := i - 1; j >= 0 && at == 0; j-- {
+			q := quotaOf(&p.force.set.Policies[j])
+			at = 1 + slices.IndexFunc(all, func(o policy.Policy) bool { return quotaOf(&o) == q })
 		}
-		behind[before] = append(behind[before], i)
-	}
-	var all []policy.Policy
-	follow := func(q name) {
-		for _, i := range behind[q] {
-			all = append(all, p.force.set.Policies[i])
-		}
-	}
-	follow(name{})
-	for _, one := range p.placed {
-		all = append(all, one)
-		follow(quotaOf(&one))
+		all = slices.Insert(all, at, p.force.set.Policies[i])
 	}
 	return all
 }
@@ -257,28 +241,22 @@ func (pl *plan) changes(f *force) bool {
 	return f.version == (version{}) || !reflect.DeepEqual(pl.set, f.set)
 }
 
-// fresh are the objects whose newest revisions the plan would put in force.
-func (pl *plan) fresh() map[name]bool {
-	list := map[name]bool{}
-	for n, v := range pl.verdicts {
-		if v.fresh {
-			list[n] = true
-		}
-	}
-	return list
-}
-
-// withhold takes what the nodes have against a set, and says which objects' newest revisions have to stay out. What
-// remains is against no such object: then the set as a whole can't be.
-func (pl *plan) withhold(problems []nodeProblem) (refused map[name]string, remain []string) {
-	fresh, lines := pl.fresh(), map[name][]string{}
+// withhold takes what the nodes have against a set, and says which objects' newest revisions have to stay out: those that it
+// is about, or else, unless it may be about what goes, all that are new. What remains is against no object.
+func (pl *plan) withhold(problems []*quotav1.PolicyProblem) (refused map[name]string, remain []string) {
+	lines := map[name][]string{}
 	for _, p := range problems {
-		namespace, rest, _ := strings.Cut(p.policy, "/")
-		if at := (name{namespace, rest}); fresh[at] {
-			lines[at] = append(lines[at], problem("policies[0]."+p.field, p.reason))
+		namespace, rest, _ := strings.Cut(p.GetPolicy(), "/")
+		if at := (name{namespace, rest}); pl.verdicts[at].fresh {
+			lines[at] = append(lines[at], problem("policies[0]."+p.GetField(), p.GetReason()))
 			continue
 		}
-		remain = append(remain, strings.TrimPrefix(p.policy+": "+p.field+": "+p.reason, ": "))
+		remain = append(remain, strings.TrimPrefix(p.GetPolicy()+": "+p.GetField()+": "+p.GetReason(), ": "))
+	}
+	for at, v := range pl.verdicts {
+		if v.fresh && len(lines) == 0 && !pl.removals.gone {
+			lines[at] = remain
+		}
 	}
 	refused = map[name]string{}
 	for at, list := range lines {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
+	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
 )
@@ -271,8 +272,9 @@ func TestASetThatWouldBeTooLargeTakesWhatFits(t *testing.T) {
 // TestRefusalsGoBackToWhoseTheyAre: a problem of a policy that the plan brings is that object's, all else is the set's.
 func TestRefusalsGoBackToWhoseTheyAre(t *testing.T) {
 	pl := makePlan(worldOf(t, []string{"a/p limit=9", "a/q"}, []string{"a/p", "a/q"}))
-	refused, remain := pl.withhold([]nodeProblem{
-		{"a/p", "key", "was [x]"}, {"a/p", "", "no"}, {"a/q", "key", "old"}, {"", "policies", "too many"},
+	refused, remain := pl.withhold([]*quotav1.PolicyProblem{
+		{Policy: "a/p", Field: "key", Reason: "was [x]"}, {Policy: "a/p", Reason: "no"}, {Policy: "a/q", Field: "key", Reason: "old"},
+		{Field: "policies", Reason: "too many"},
 	})
 	if want := map[name]string{{"a", "p"}: "spec.key: was [x]\nno"}; !reflect.DeepEqual(refused, want) {
 		t.Errorf("refused %q, want %q", refused, want)

@@ -41,8 +41,9 @@ const (
 	defaultSettle  = 10 * time.Second
 	defaultTimeout = 2 * time.Minute
 	applyWithin    = 30 * time.Second // nodes wait that long for the last partition
-	awaitWithin    = 15 * time.Second // an election, and a bit
-	soon           = 5 * time.Second  // until the next look where something is under way
+	atOnce         = time.Millisecond // until the next look, after something was changed
+	soon           = 2 * time.Second  // where something is under way
+	patient        = 15 * time.Second // with a partition that isn't confirmed: an election, and a bit
 	maxRounds      = 10               // of refusals
 	observeShare   = 3                // of the time for all of it, to hear what is in force
 )
@@ -50,22 +51,20 @@ const (
 // Reconciler brings the nodes' policies in line with the objects. One reconcile runs at a time.
 type Reconciler struct {
 	cfg    Config
-	client client.Client // reads from a cache that is in sync
-	direct client.Reader // asks the API server
+	client client.Client // has no cache
 	events events.EventRecorder
 
 	readings map[types.UID]reading
-	read     map[types.UID]int64 // the generations that were
+	refused  map[types.UID]int64 // the generations that the nodes refused last time
 	memory   memory
 	force    *force // as last seen
 	missed   map[name]time.Time
 	of       int       // as in world
-	compared time.Time // when the cache was last held to what the API server says
-	doubted  bool      // it was wrong then
+	parted   time.Time // since when a partition hasn't been confirmed; zero: all are
 }
 
-// New returns a reconciler that reads objects from a cache, and asks the API server itself where it has to be sure.
-func New(cfg Config, cached client.Client, direct client.Reader, recorder events.EventRecorder) *Reconciler {
+// New returns a reconciler. What its client reads has to come from the API server itself.
+func New(cfg Config, direct client.Client, recorder events.EventRecorder) *Reconciler {
 	for field, value := range map[*time.Duration]time.Duration{&cfg.Resync: defaultResync, &cfg.Settle: defaultSettle, &cfg.Timeout: defaultTimeout} {
 		if *field == 0 {
 			*field = value
@@ -74,7 +73,7 @@ func New(cfg Config, cached client.Client, direct client.Reader, recorder events
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Reconciler{cfg: cfg, client: cached, direct: direct, events: recorder}
+	return &Reconciler{cfg: cfg, client: direct, events: recorder}
 }
 
 // pass is one reconcile.
@@ -85,15 +84,15 @@ type pass struct {
 	plan    *plan
 	seen    *observation
 	shown   *corev1.ConfigMap // of held removals, as it was
-	applied bool
 }
 
-// Reconcile looks at everything; which event it was makes no difference.
+// Reconcile looks at everything; which event it was makes no difference. Where it has changed something it looks again at
+// once: a status says what the nodes were heard to enforce.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	p := &pass{Reconciler: r}
-	sure, err := p.list(ctx)
+	err := p.list(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -101,17 +100,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	p.world = world{
-		domains: r.cfg.Domains, allowed: r.cfg.Allowed, missed: r.missed, now: r.cfg.Now(), settle: r.cfg.Settle,
-		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), holding: p.shown != nil, keepAll: !sure,
+		domains: r.cfg.Domains, allowed: r.cfg.Allowed, missed: r.missed, now: r.cfg.Now(), settle: r.cfg.Settle, refused: map[name]string{},
+		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), holding: p.shown != nil,
 	}
 	if p.seen, err = p.observe(ctx); err != nil {
 		return reconcile.Result{}, errors.Join(err, p.blind(ctx))
 	}
-	if err := p.bring(ctx); err != nil {
+	after, err := p.bring(ctx)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	r.cfg.Metrics.success.Set(float64(r.cfg.Now().Unix()))
-	return reconcile.Result{RequeueAfter: p.next()}, nil
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
 // observe asks the nodes, and leaves time to say of each object that none answers.
@@ -121,14 +121,14 @@ func (p *pass) observe(ctx context.Context) (*observation, error) {
 	return observe(ctx, p.cfg.Nodes, p.force)
 }
 
-// bring puts in force what the plan says, waits until it is, and says what became of each object.
-func (p *pass) bring(ctx context.Context) error {
+// bring puts in force what the plan says, or says of each object what became of it, and when to look again.
+func (p *pass) bring(ctx context.Context) (again time.Duration, err error) {
 	p.take(p.seen.force)
 	p.missed, p.of = p.plan.missed, p.plan.removals.of
 	// What is held is written down before the set grows: whoever comes after a crash has to hold it too.
 	if p.plan.removals.held {
 		if err := p.show(ctx, p.shown, &p.plan.removals); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if p.plan.changes(p.seen.force) {
@@ -136,28 +136,33 @@ func (p *pass) bring(ctx context.Context) error {
 		if err := p.write(ctx); err != nil {
 			p.cfg.Log.Warn("not every object learned what is asked for", "error", err)
 		}
-		if err := p.act(ctx); err != nil {
-			return err
+		applied, err := p.act(ctx)
+		p.refused = p.refusals()
+		if applied || err != nil {
+			return atOnce, err
 		}
 	}
-	p.seen.await(ctx, p.cfg.Nodes, awaitWithin)
-	if p.seen.overtaken() {
-		return errOvertaken
+	p.cfg.Metrics.nodes(p.seen, &p.plan.removals)
+	if p.unsettled() {
+		return soon, nil
 	}
-	n := 0
-	if p.plan.removals.held {
-		n = len(p.plan.removals.policies)
+	if err := p.write(ctx); err != nil || p.plan.removals.held {
+		return p.next(), err
 	}
-	p.cfg.Metrics.held.Set(float64(n))
-	p.cfg.Metrics.nodes(p.seen)
-	if err := p.write(ctx); err != nil || n > 0 {
-		return err
-	}
-	return p.show(ctx, p.shown, &p.plan.removals)
+	return p.next(), p.show(ctx, p.shown, &p.plan.removals)
 }
 
-// errOvertaken says that what this reconcile knows is not the newest any more.
-var errOvertaken = errors.New("another set of policies came into force meanwhile")
+// unsettled says that a partition isn't confirmed, and hasn't been for so short a time that nothing is said of it yet.
+func (p *pass) unsettled() bool {
+	switch {
+	case p.seen.everywhere():
+		p.parted = time.Time{}
+		return false
+	case p.parted.IsZero():
+		p.parted = p.world.now
+	}
+	return p.world.now.Sub(p.parted) < patient
+}
 
 // take takes in the set in force, and plans from there.
 func (p *pass) take(f *force) {
@@ -166,40 +171,41 @@ func (p *pass) take(f *force) {
 	}
 	p.force = f
 	p.memory.see(p.objects, p.readings, f)
-	p.world.force, p.world.objects = f, nil
+	p.world.force = f
 	for _, o := range p.objects {
 		p.world.objects = append(p.world.objects, &object{
-			name: name{o.Namespace, o.Name}, reading: p.readings[o.UID], created: o.CreationTimestamp.Time,
+			name: o.at(), reading: p.readings[o.UID], created: o.CreationTimestamp.Time,
 			begun: p.memory.objects[o.UID].generation > 0,
 		})
 	}
 	p.plan = makePlan(&p.world)
 }
 
-// act has the nodes put the plan's set in force. What they have against an object's revision sends that back into the
-// plan: the object keeps what it had, and the rest goes on.
-func (p *pass) act(ctx context.Context) error {
+// blind says of each object that no node tells what is in force.
+func (p *pass) blind(ctx context.Context) error {
+	p.take(cmp.Or(p.force, newForce(policy.Set{}, version{})))
+	p.cfg.Metrics.confirmed.Set(0)
+	return p.write(ctx)
+}
+
+// act has the nodes put the plan's set in force, and reports whether they have. What they have against an object's revision
+// sends that back into the plan: the object keeps what it had, and the rest goes on.
+func (p *pass) act(ctx context.Context) (applied bool, err error) {
 	for range maxRounds {
 		response, err := p.apply(ctx)
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return false, err
+		case len(response.GetProblems()) == 0:
+			p.force = newForce(p.plan.set, versionOf(response.GetVersion()))
+			p.force.cluster = p.seen.force.cluster
+			return true, nil
 		}
-		if len(response.GetProblems()) == 0 {
-			p.applied = true
-			p.seen.force = newForce(p.plan.set, versionOf(response.GetVersion()))
-			p.seen.force.cluster = p.seen.cluster
-			p.force = p.seen.force
-			p.memory.see(p.objects, p.readings, p.force)
-			return nil
-		}
-		if err := p.reconsider(response.GetProblems()); err != nil {
-			return err
-		}
-		if !p.plan.changes(p.seen.force) {
-			return nil
+		if err := p.reconsider(response.GetProblems()); err != nil || !p.plan.changes(p.seen.force) {
+			return false, err
 		}
 	}
-	return errors.New("the nodes go on refusing sets: left for the next time")
+	return false, errors.New("the nodes go on refusing sets: left for the next time")
 }
 
 // apply sends the plan's set to the nodes.
@@ -224,31 +230,29 @@ func (p *pass) apply(ctx context.Context) (*quotav1.ApplyPoliciesResponse, error
 }
 
 // reconsider makes another plan, without what the nodes refuse.
-func (p *pass) reconsider(refusal []*quotav1.PolicyProblem) error {
-	var problems []nodeProblem
-	for _, one := range refusal {
-		problems = append(problems, nodeProblem{one.GetPolicy(), one.GetField(), one.GetReason()})
-	}
+func (p *pass) reconsider(problems []*quotav1.PolicyProblem) error {
 	refused, remain := p.plan.withhold(problems)
-	switch fresh := p.plan.fresh(); {
+	switch {
 	case len(refused) > 0:
 	case p.plan.removals.gone: // as where too many deletions are remembered
 		p.world.keepAll = true
-	case len(fresh) > 0:
-		for at := range fresh {
-			refused[at] = abridge(remain)
-		}
 	default:
 		return fmt.Errorf("the nodes refuse the set of policies: %s", strings.Join(remain, "; "))
 	}
-	all := maps.Clone(p.world.refused)
-	if all == nil {
-		all = map[name]string{}
-	}
-	maps.Copy(all, refused)
-	p.world.refused = all
+	maps.Copy(p.world.refused, refused)
 	p.plan = makePlan(&p.world)
 	return nil
+}
+
+// refusals are the generations that the nodes refuse.
+func (p *pass) refusals() map[types.UID]int64 {
+	all := map[types.UID]int64{}
+	for _, o := range p.objects {
+		if _, refused := p.world.refused[o.at()]; refused {
+			all[o.UID] = o.Generation
+		}
+	}
+	return all
 }
 
 // next is when to look again.
@@ -257,11 +261,7 @@ func (p *pass) next() time.Duration {
 	if wait := p.plan.removals.wait; wait > 0 {
 		after = min(after, wait)
 	}
-	waits := false
-	for _, v := range p.plan.verdicts {
-		waits = waits || v.waits
-	}
-	if !p.seen.everywhere() || p.applied && waits {
+	if !p.seen.everywhere() {
 		after = min(after, soon)
 	}
 	return after

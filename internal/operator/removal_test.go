@@ -84,7 +84,7 @@ func TestRBACThatReturnsAnEmptyListRemovesNothing(t *testing.T) {
 	in(t, func(t *testing.T, g *rig) {
 		all := ten(g)
 		g.begin()
-		g.r.client, g.r.direct = &stale{Client: g.kube}, interceptor.NewClient(g.kube, interceptor.Funcs{
+		g.r.client = interceptor.NewClient(g.kube, interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 		})
 		remains(g, all, 10)
@@ -263,9 +263,9 @@ func TestWhatStaysKeepsItsDomain(t *testing.T) {
 // silent are nodes that say nothing until nobody listens.
 type silent struct{ *cluster }
 
-func (s silent) Policies(ctx context.Context, _ *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, error) {
+func (s silent) Policies(ctx context.Context, _ *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion, error) {
 	<-ctx.Done()
-	return nil, nil, ctx.Err()
+	return nil, nil, nil, ctx.Err()
 }
 
 // TestSilentNodesLeaveTimeToSaySo: statuses are written while there is time for it.

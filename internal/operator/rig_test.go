@@ -74,16 +74,16 @@ func (c *cluster) Enforced(context.Context) (*quorate.Enforced, error) {
 }
 
 // Policies is part of [Nodes].
-func (c *cluster) Policies(context.Context, *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, error) {
+func (c *cluster) Policies(context.Context, *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
-		return nil, nil, errAway
+		return nil, nil, nil, errAway
 	}
 	if c.version == (version{}) {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
-	return c.set.Canonical(), c.version.wire(), nil
+	return c.set.Canonical(), c.version.wire(), nil, nil
 }
 
 // Apply is part of [Nodes].
@@ -205,7 +205,7 @@ func (g *rig) begin() {
 	g.r = New(Config{
 		Nodes: g.nodes, Namespace: own, Log: log, Metrics: NewMetrics(g.metrics), Allowed: map[string][]string{"a": {"shared"}},
 		Domains: []policy.Domain{{Name: "shared", OnNoMatchAllow: true}},
-	}, g.kube, g.kube, g.events)
+	}, g.kube, g.events)
 }
 
 // apply creates objects, or changes their specs: "namespace/name limit", where a limit of -1 is one that no policy may have.

@@ -16,36 +16,47 @@ import (
 
 // reading is what an object's spec says.
 type reading struct {
-	policy   policy.Policy // normalized; nothing if there is a fault
-	revision uint64
-	size     int    // of its canonical form, in bytes
-	fault    *fault // nil: none
+	generation int64         // the object's
+	policy     policy.Policy // normalized; nothing if there is a fault
+	revision   uint64
+	size       int    // of its canonical form, in bytes
+	fault      *fault // nil: none
 }
 
 // fault is why an object isn't accepted: a reason of the condition, and a text for people.
 type fault struct{ reason, message string }
 
+// Error is for people.
+func (f *fault) Error() string { return f.message }
+
 // read reads an object as the policy that it would be in a policy file.
 func read(o *declared) reading {
-	text, fault := asPolicyFile(o)
-	if fault != nil {
-		return reading{fault: fault}
-	}
-	set, err := file.Parse("object", text)
+	r := reading{generation: o.Generation}
+	set, err := parse(o)
 	if err != nil {
-		return reading{fault: faultOf(err)}
+		r.fault = faultOf(err)
+		return r
 	}
-	p := set.Policies[0]
-	return reading{policy: p, revision: p.Revision(), size: sizeOf(p)}
+	r.policy = set.Policies[0]
+	r.revision, r.size = r.policy.Revision(), sizeOf(r.policy)
+	return r
+}
+
+func parse(o *declared) (policy.Set, error) {
+	text, err := asPolicyFile(o)
+	if err != nil {
+		return policy.Set{}, err
+	}
+	return file.Parse("object", text)
 }
 
 func sizeOf(p policy.Policy) int { return len(policy.Set{Policies: []policy.Policy{p}}.Canonical()) }
 
 // asPolicyFile is a policy file, in JSON, with the object's policy in it.
-func asPolicyFile(o *declared) ([]byte, *fault) {
+func asPolicyFile(o *declared) ([]byte, error) {
 	var spec map[string]json.RawMessage
 	if err := json.Unmarshal(o.Spec, &spec); err != nil {
-		return nil, &fault{v1alpha1.ReasonInvalid, "spec: " + err.Error()}
+		return nil, fmt.Errorf("spec: %w", err)
 	}
 	fields := map[string]any{"name": o.Name, "namespace": o.Namespace}
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
@@ -56,7 +67,7 @@ func asPolicyFile(o *declared) ([]byte, *fault) {
 	}
 	text, err := json.Marshal(map[string]any{"policies": []any{fields}})
 	if err != nil {
-		return nil, &fault{v1alpha1.ReasonInvalid, "spec: " + err.Error()}
+		return nil, fmt.Errorf("spec: %w", err)
 	}
 	return escape(text), nil
 }
@@ -90,8 +101,10 @@ func isUnknown(p file.Problem) bool {
 // faultOf tells what is wrong with an object in the object's own terms. What is unknown comes first: the rest may only seem
 // wrong to whom doesn't know it.
 func faultOf(err error) *fault {
-	broken := &file.Error{}
-	if !errors.As(err, &broken) {
+	var broken *file.Error
+	if own := (*fault)(nil); errors.As(err, &own) {
+		return own
+	} else if !errors.As(err, &broken) {
 		return &fault{v1alpha1.ReasonInvalid, err.Error()}
 	}
 	reason := v1alpha1.ReasonInvalid

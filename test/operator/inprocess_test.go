@@ -2,7 +2,6 @@ package operator_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	quorate "github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/node"
@@ -143,12 +143,26 @@ func newPlay(t *testing.T, addresses ...string) *play {
 		t.Fatal(err)
 	}
 	kube := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(asStored(t, policy("p 0"))).Build()
-	nodes := operator.NewCluster(addresses, func(context.Context) (*tls.Config, error) { return nil, nil })
-	t.Cleanup(func() { nodes.Close() })
+	nodes := adminOf(t, addresses...)
 	return &play{t, kube, operator.New(operator.Config{
 		Nodes: nodes, Namespace: system, Log: slog.New(slog.DiscardHandler), Metrics: operator.NewMetrics(prometheus.NewRegistry()),
 		Settle: time.Millisecond,
-	}, kube, kube, &events.FakeRecorder{})}
+	}, kube, &events.FakeRecorder{})}
+}
+
+// adminOf asks nodes on this machine.
+func adminOf(t *testing.T, addresses ...string) *quorate.Admin {
+	t.Helper()
+	admin, err := quorate.NewAdmin(addresses, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return admin
 }
 
 // asStored is an object as the API server has it: the operator has no Go type for its spec.
@@ -251,16 +265,13 @@ func TestANodeThatIsBehindIsPassedOver(t *testing.T) {
 	tr.isolate("n1")
 	p.apply("p 4")
 	p.await("p", "Accepted Programmed 2 3/3")
-	all := operator.NewCluster([]string{tr.grpc["n1"], tr.grpc["n2"]}, func(context.Context) (*tls.Config, error) { return nil, nil })
-	defer all.Close()
-	one := operator.NewCluster([]string{tr.grpc["n1"]}, func(context.Context) (*tls.Config, error) { return nil, nil })
-	defer one.Close()
+	all, one := adminOf(t, tr.grpc["n1"], tr.grpc["n2"]), adminOf(t, tr.grpc["n1"])
 	want := &quotav1.SetVersion{Epoch: 1, Number: 2}
 	eventually(t, "the other node to have it", func() bool {
-		_, v, err := all.Policies(t.Context(), want)
+		_, v, _, err := all.Policies(t.Context(), want)
 		return err == nil && v.GetNumber() == 2
 	})
-	if _, v, err := one.Policies(t.Context(), want); err == nil {
+	if _, v, _, err := one.Policies(t.Context(), want); err == nil {
 		t.Errorf("an older set is taken: %v", v)
 	}
 }

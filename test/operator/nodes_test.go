@@ -30,7 +30,7 @@ func (w *world) set() quorate.Set {
 	eventually(w.t, "a node to tell of its policies", func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 		defer cancel()
-		text, version, _, err = admin.Policies(ctx)
+		text, version, _, err = admin.Policies(ctx, nil)
 		return err == nil
 	})
 	if version == nil {

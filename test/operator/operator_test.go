@@ -197,8 +197,8 @@ func TestCRD14ALeaderThatDiesIsFollowed(t *testing.T) {
 	w.inForce("default/p=4 default/r=3 default/s=3 default/t=3 default/u=3")
 }
 
-// TestCRD16AnAPIServerThatIsAwayIsWaitedFor: decisions go on, the operator loses its lease and doesn't end, and comes back by
-// itself.
+// TestCRD16AnAPIServerThatIsAwayIsWaitedFor: decisions go on, the operator loses its lease and ends, whoever runs it begins it
+// anew, and then it waits.
 func TestCRD16AnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.apply("p 3")
@@ -207,7 +207,11 @@ func TestCRD16AnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	eventually(t, "the client to be ready", c.Ready)
 	w.gate.close(true)
 	w.apply("p 4")
-	eventually(t, "the lease to be lost", func() bool { return strings.Contains(w.operator.Stderr.String(), "begin anew") })
+	if status := w.operator.Wait(t); status != 1 || !strings.Contains(w.operator.Stderr.String(), "leader election lost") {
+		t.Errorf("the operator ended with %d: %s", status, &w.operator.Stderr)
+	}
+	w.operator = rig.Start(t, w.command...)
+	eventually(t, "the operator to ask for a lease", func() bool { return strings.Contains(w.operator.Stderr.String(), "lease lock") })
 	if got := w.decisions(c, "default", "u1", 4); got != threeAndNoMore {
 		t.Errorf("decisions %s", got)
 	}
@@ -215,7 +219,7 @@ func TestCRD16AnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	w.gate.open()
 	w.await("p", "Accepted Programmed 2 3/3")
 	if !w.operator.Running() {
-		t.Error("it is another process")
+		t.Error("it didn't wait")
 	}
 }
 

@@ -29,6 +29,7 @@ type world struct {
 	nodes    *rig.Nodes
 	operator *rig.Process
 	security string // the line of its configuration
+	command  []string
 }
 
 // turns are for the tests that mostly wait, for a lease to end or for nothing to happen: more of them at once than there
@@ -126,7 +127,8 @@ func (w *world) begin() {
 	rig.Write(w.t, file, fmt.Sprintf("nodes: ['%s']\n%s\nnamespace: %s\nresync: 2s\n"+
 		"metricsAddress: '127.0.0.1:0'\nhealthAddress: '127.0.0.1:0'\nallowedDomains: [{namespace: default, domains: [shop]}]\n",
 		strings.Join(w.nodes.Addresses(), "', '"), w.security, system))
-	w.operator = rig.Start(w.t, "env", "KUBECONFIG="+config, filepath.Join(string(programs), "operator"), "run", "--config", file)
+	w.command = []string{"env", "KUBECONFIG=" + config, filepath.Join(string(programs), "operator"), "run", "--config", file}
+	w.operator = rig.Start(w.t, w.command...)
 }
 
 // end stops the operator in order, once it has come so far that it listens to signals.
