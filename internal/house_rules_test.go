@@ -158,6 +158,8 @@ func arrows(h *house) (found []string) {
 func mayImport(dir, room string, below []string, target string) bool {
 	to, toRoom := roomOf(target)
 	switch {
+	case target == "cmd/internal/command":
+		return within(dir, []string{"cmd"}) && dir != target
 	case within(target, []string{"cmd", "test", "tools"}):
 		return false
 	case within(dir, []string{"cmd"}):

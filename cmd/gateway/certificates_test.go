@@ -23,6 +23,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
@@ -130,7 +131,7 @@ func TestWithCertificatesCallersOverGRPCNeedOneToo(t *testing.T) {
 		t.Error("a caller without a certificate is answered")
 	}
 	cancel()
-	if status := <-ended; status != exitOK {
+	if status := <-ended; status != command.OK {
 		t.Errorf("status %d", status)
 	}
 }
@@ -141,14 +142,14 @@ func TestOnlyAGatewaysCertificateIsTaken(t *testing.T) {
 	for _, role := range []string{"quorate://peer/n1", "quorate://reader/r", "quorate://policy-writer/w"} {
 		var c cluster
 		status, _, errs := once(t, &c, flags(ca.issue(t, t.TempDir(), role, toServe, toAsk))...)
-		if status != exitFailure || c.cfg.Addresses != nil || !strings.Contains(errs, "it is no gateway's, but of "+role) {
+		if status != command.Failure || c.cfg.Addresses != nil || !strings.Contains(errs, "it is no gateway's, but of "+role) {
 			t.Errorf("%s: status %d, %q", role, status, errs)
 		}
 	}
 	var c cluster
 	f := ca.issue(t, t.TempDir(), gatewayRole, toServe, toAsk)
 	f.Key = write(t, "other.key", "none")
-	if status, _, errs := once(t, &c, flags(f)...); status != exitFailure || !strings.Contains(errs, "private key "+f.Key) {
+	if status, _, errs := once(t, &c, flags(f)...); status != command.Failure || !strings.Contains(errs, "private key "+f.Key) {
 		t.Errorf("status %d, %q", status, errs)
 	}
 }
@@ -170,14 +171,14 @@ func TestAnAddressForGRPCNeedsACertificateForServers(t *testing.T) {
 		f := ca.issue(t, t.TempDir(), gatewayRole, c.usages...)
 		status, out, errs := once(t, &asked, flags(f)...)
 		if c.fit {
-			if status != exitOK || errs != "" {
+			if status != command.OK || errs != "" {
 				t.Errorf("%s: status %d, %q", name, status, errs)
 			}
 			continue
 		}
 		want := "gateway: --grpc-address: callers over gRPC would all refuse the certificate in " + f.Cert + ", which isn't issued for servers: " +
 			"have it issued with the extended key usage serverAuth too\n"
-		if status != exitFailure || out != "" || errs != want || asked.cfg.Addresses != nil {
+		if status != command.Failure || out != "" || errs != want || asked.cfg.Addresses != nil {
 			t.Errorf("%s: status %d, %q, %q", name, status, out, errs)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/api/client/clienttest"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // TestItAsksACluster: with the real client, over TCP, until the allowance is used up.
@@ -51,7 +52,7 @@ policies:
 		}
 	}
 	cancel()
-	if status := <-ended; status != exitOK {
+	if status := <-ended; status != command.OK {
 		t.Errorf("status %d", status)
 	}
 }

@@ -4,32 +4,20 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/api/client"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/gateway"
 )
 
-// The exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// From the first signal on the next one ends the process at once: whoever asks twice doesn't want to wait.
-	context.AfterFunc(ctx, stop)
-	p := program{out: os.Stdout, errs: os.Stderr, connect: connect}
-	os.Exit(p.run(ctx, os.Args[1:]))
+	command.Main(func(ctx context.Context, args []string, out, errs io.Writer) int {
+		p := program{out: out, errs: errs, connect: connect}
+		return p.run(ctx, args)
+	})
 }
 
 // asker is the client that the gateway asks, and closes at the end.
@@ -54,27 +42,8 @@ type program struct {
 
 // run is the whole program until ctx ends.
 func (p *program) run(ctx context.Context, args []string) int {
-	root := p.newCommand()
-	root.SetArgs(args)
-	root.SetOut(p.out)
-	root.SetErr(p.errs)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	fmt.Fprintf(p.errs, "gateway: %v\n", err)
-	if errors.As(err, new(*runError)) {
-		return exitFailure
-	}
-	fmt.Fprintln(p.errs, "See gateway --help.")
-	return exitUsage
+	return command.Run(ctx, p.newCommand(), args, p.out, p.errs)
 }
-
-// runError is what went wrong although the settings were right.
-type runError struct{ error }
-
-// Unwrap is what went wrong.
-func (e *runError) Unwrap() error { return e.error }
 
 func (p *program) newCommand() *cobra.Command {
 	var config string
@@ -95,11 +64,8 @@ Each flag but --config can be given in a YAML file as well, as in httpAddress: a
 wins over the file.
 
 Exit status: 0 after SIGINT or SIGTERM, 1 when it can't go on, 2 for wrong usage.`,
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: cobra.NoArgs,
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.Flags()
 	flags.StringVar(&config, configFlag, "", "YAML file with what the other flags say")
 	given := map[string]*string{}
@@ -117,10 +83,7 @@ Exit status: 0 after SIGINT or SIGTERM, 1 when it can't go on, 2 for wrong usage
 		if err != nil {
 			return err
 		}
-		if err := p.serve(cmd.Context(), s); err != nil {
-			return &runError{err}
-		}
-		return nil
+		return command.Failed(p.serve(cmd.Context(), s))
 	}
 	return root
 }

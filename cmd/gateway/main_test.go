@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // cluster is an asker that allows everything, once it is ready.
@@ -82,7 +83,7 @@ func TestWrongUsageIsToldAndEndsWith2(t *testing.T) {
 	} {
 		var to cluster
 		status, out, errs := once(t, &to, c.args...)
-		if status != exitUsage || out != "" || errs != c.want+"See gateway --help.\n" || to.cfg.Addresses != nil {
+		if status != command.Usage || out != "" || errs != c.want+"See gateway --help.\n" || to.cfg.Addresses != nil {
 			t.Errorf("%s: status %d, %q, %q", name, status, out, errs)
 		}
 	}
@@ -97,7 +98,7 @@ func TestAddressesThatCannotBeServedEndWith1(t *testing.T) {
 	defer taken.Close()
 	var c cluster
 	status, out, errs := once(t, &c, "--nodes", "127.0.0.1:1", "--http-address", "0.0.0.0:0", "--grpc-address", "0.0.0.0:0", "--health-address", taken.Addr().String())
-	if status != exitFailure || out != "" || c.cfg.Addresses != nil {
+	if status != command.Failure || out != "" || c.cfg.Addresses != nil {
 		t.Errorf("status %d, %q, asked %v", status, out, c.cfg.Addresses)
 	}
 	lines := strings.Split(strings.TrimSpace(errs), "\n")
@@ -122,7 +123,7 @@ func TestAddressesThatCannotBeServedEndWith1(t *testing.T) {
 func TestAClientThatCannotBeMadeEndsWith1(t *testing.T) {
 	var stderr bytes.Buffer
 	p := program{out: io.Discard, errs: &stderr, connect: func(client.Config) (asker, error) { return nil, client.ErrNotLocal }}
-	if status := p.run(t.Context(), append([]string{"--nodes", "192.0.2.1:8081"}, anywhere...)); status != exitFailure {
+	if status := p.run(t.Context(), append([]string{"--nodes", "192.0.2.1:8081"}, anywhere...)); status != command.Failure {
 		t.Errorf("status %d", status)
 	}
 	if want := "gateway: --nodes: " + client.ErrNotLocal.Error() + "\n"; stderr.String() != want {
@@ -141,7 +142,7 @@ func TestHelpTellsFlagsAndExitStatuses(t *testing.T) {
 			t.Errorf("no %q in the help", want)
 		}
 	}
-	if status != exitOK {
+	if status != command.OK {
 		t.Errorf("status %d", status)
 	}
 }
@@ -150,7 +151,7 @@ func TestHelpTellsFlagsAndExitStatuses(t *testing.T) {
 func TestASignalAtStartStopsInOrder(t *testing.T) {
 	var c cluster
 	status, out, errs := once(t, &c, append([]string{"--nodes", "127.0.0.1:1,127.0.0.1:2"}, anywhere...)...)
-	if status != exitOK || errs != "" {
+	if status != command.OK || errs != "" {
 		t.Fatalf("status %d, %q", status, errs)
 	}
 	lines := strings.Split(out, "\n")
@@ -233,7 +234,7 @@ func TestItAnswersUntilItIsToldToStop(t *testing.T) {
 		t.Errorf("over gRPC: %v, %v", a, err)
 	}
 	cancel()
-	if status := <-ended; status != exitOK || !c.closed {
+	if status := <-ended; status != command.OK || !c.closed {
 		t.Errorf("status %d, closed is %v", status, c.closed)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // write writes a configuration and returns its name.
@@ -112,7 +114,7 @@ func TestWrongUsageEndsWith2(t *testing.T) {
 			t.Errorf("%v: the API server is looked for", args)
 			return nil, io.EOF
 		}}
-		if status := p.run(t.Context(), args); status != exitUsage || errs.Len() == 0 {
+		if status := p.run(t.Context(), args); status != command.Usage || errs.Len() == 0 {
 			t.Errorf("%v: status %d, %q", args, status, errs.String())
 		}
 	}
@@ -157,7 +159,7 @@ func TestItWaitsForAnAPIServerThatIsAway(t *testing.T) {
 		response.Body.Close()
 	}
 	cancel()
-	if status := <-ended; status != exitOK {
+	if status := <-ended; status != command.OK {
 		t.Errorf("status %d", status)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
@@ -42,17 +43,17 @@ func (c *cluster) validate() error {
 func (c *cluster) ask(ctx context.Context, f func(context.Context, *client.Admin) error) error {
 	config, err := c.tls.config(access.IsPeer)
 	if err != nil {
-		return &exitError{err, exitFailure}
+		return command.Failed(err)
 	}
 	admin, err := client.NewAdmin(c.servers, config)
 	if err != nil {
-		return &exitError{fmt.Errorf("--server: %w", err), exitFailure}
+		return command.Failed(fmt.Errorf("--server: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err = f(ctx, admin)
 	if closing := admin.Close(); closing != nil && err == nil {
-		return &exitError{closing, exitFailure}
+		return command.Failed(closing)
 	}
 	return err
 }
@@ -68,7 +69,7 @@ func (c *cluster) refusal(err error) error {
 			err = fmt.Errorf("%w; nothing came within --timeout %v", err, c.timeout)
 		}
 	}
-	return &exitError{err, exitFailure}
+	return command.Failed(err)
 }
 
 // versionOf writes a set's version as --expected reads it.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
@@ -101,7 +102,7 @@ func serveAdmin(t *testing.T, a *admin, keeper *access.Keeper) string {
 // TestCertificatesSayWhoAsks: with them a node is asked as their holder, and only a node is believed.
 func TestCertificatesSayWhoAsks(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, errs := quotactl(t, "certs", "dev", "--dir", dir); code != exitOK {
+	if code, _, errs := quotactl(t, "certs", "dev", "--dir", dir); code != command.OK {
 		t.Fatal(errs)
 	}
 	open := func(name string) *access.Keeper {
@@ -117,14 +118,14 @@ func TestCertificatesSayWhoAsks(t *testing.T) {
 	a := &admin{status: whole()}
 	at := serveAdmin(t, a, open("n1"))
 	code, _, errs := quotactl(t, append([]string{"status", "--server", at}, as("reader")...)...)
-	if code != exitOK || a.caller != "quorate://reader/dev" {
+	if code != command.OK || a.caller != "quorate://reader/dev" {
 		t.Errorf("status %d, asked by %q: %s", code, a.caller, errs)
 	}
 	impostor := serveAdmin(t, a, open("reader"))
-	if code, out, errs := quotactl(t, append([]string{"status", "--server", impostor}, as("reader")...)...); code != exitFailure || out != "" || !strings.Contains(errs, "quotactl: "+impostor+": Unavailable: ") {
+	if code, out, errs := quotactl(t, append([]string{"status", "--server", impostor}, as("reader")...)...); code != command.Failure || out != "" || !strings.Contains(errs, "quotactl: "+impostor+": Unavailable: ") {
 		t.Errorf("a reader is taken for a node: status %d, %s", code, errs)
 	}
-	if code, _, errs := quotactl(t, "status", "--server", at); code != exitFailure || !strings.HasPrefix(errs, "quotactl: "+at+": Unavailable: ") {
+	if code, _, errs := quotactl(t, "status", "--server", at); code != command.Failure || !strings.HasPrefix(errs, "quotactl: "+at+": Unavailable: ") {
 		t.Errorf("in clear: status %d, %s", code, errs)
 	}
 }
@@ -162,16 +163,16 @@ func identityOf(t *testing.T, role access.Role) access.Identity {
 // TestFlagsOfCertificatesGoTogether, for every command that has them.
 func TestFlagsOfCertificatesGoTogether(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
-	for _, command := range [][]string{{"check", "a=b"}, {"inspect", "a=b"}, {"status"}, {"policies", "list"}, {"policies", "apply", os.DevNull}} {
+	for _, words := range [][]string{{"check", "a=b"}, {"inspect", "a=b"}, {"status"}, {"policies", "list"}, {"policies", "apply", os.DevNull}} {
 		for _, flags := range [][]string{{"--ca", "x"}, {"--ca", "x", "--key", "y"}, {"--cert", "x", "--key", "y"}} {
-			code, _, errs := quotactl(t, append(command, flags...)...)
-			if code != exitUsage || !strings.HasPrefix(errs, "quotactl: --ca, --cert and --key go together") {
-				t.Errorf("%q %q: status %d, %s", command, flags, code, errs)
+			code, _, errs := quotactl(t, append(words, flags...)...)
+			if code != command.Usage || !strings.HasPrefix(errs, "quotactl: --ca, --cert and --key go together") {
+				t.Errorf("%q %q: status %d, %s", words, flags, code, errs)
 			}
 		}
-		code, _, errs := quotactl(t, append(command, "--ca", missing, "--cert", missing, "--key", missing)...)
-		if code != exitFailure || !strings.HasPrefix(errs, "quotactl: read the CA: open "+missing) {
-			t.Errorf("%q: status %d, %s", command, code, errs)
+		code, _, errs := quotactl(t, append(words, "--ca", missing, "--cert", missing, "--key", missing)...)
+		if code != command.Failure || !strings.HasPrefix(errs, "quotactl: read the CA: open "+missing) {
+			t.Errorf("%q: status %d, %s", words, code, errs)
 		}
 	}
 }
@@ -189,7 +190,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		a.failure = status.Error(code, "why")
 		for _, args := range [][]string{{"status"}, {"policies", "list"}} {
 			got, out, errs := quotactl(t, append(args, "--server", at)...)
-			if got != exitFailure || out != "" || errs != "quotactl: "+at+": "+want {
+			if got != command.Failure || out != "" || errs != "quotactl: "+at+": "+want {
 				t.Errorf("%v: status %d, %q, %q", args, got, out, errs)
 			}
 		}
@@ -199,13 +200,13 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		"--timeout 0s: not above 0":       {"--timeout", "0"},
 		`--output "xml": not one of text`: {"-o", "xml"},
 	} {
-		for _, command := range [][]string{{"status"}, {"policies", "list"}} {
-			if code, out, errs := quotactl(t, append(command, args...)...); code != exitUsage || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
-				t.Errorf("%v %v: status %d, %q, %q", command, args, code, out, errs)
+		for _, words := range [][]string{{"status"}, {"policies", "list"}} {
+			if code, out, errs := quotactl(t, append(words, args...)...); code != command.Usage || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
+				t.Errorf("%v %v: status %d, %q, %q", words, args, code, out, errs)
 			}
 		}
 	}
-	if code, _, errs := quotactl(t, "status", "--server", "192.0.2.1:1"); code != exitFailure || !strings.Contains(errs, "--server: dial \"192.0.2.1:1\": not an address of this machine") {
+	if code, _, errs := quotactl(t, "status", "--server", "192.0.2.1:1"); code != command.Failure || !strings.Contains(errs, "--server: dial \"192.0.2.1:1\": not an address of this machine") {
 		t.Errorf("another machine: status %d, %q", code, errs)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // target is whom to ask, in which domain, and how to show the answer: what check and inspect share.
@@ -51,17 +52,17 @@ func (t *target) validate() error {
 func (t *target) ask(ctx context.Context, f func(context.Context, *client.Conn) error) error {
 	config, err := t.tls.config(decides(t.domain))
 	if err != nil {
-		return &exitError{err, exitFailure}
+		return command.Failed(err)
 	}
 	c, err := client.Dial(t.server, config)
 	if err != nil {
-		return &exitError{fmt.Errorf("--server: %w", err), exitFailure}
+		return command.Failed(fmt.Errorf("--server: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	err = f(ctx, c)
 	if closing := c.Close(); closing != nil && err == nil {
-		return &exitError{closing, exitFailure}
+		return command.Failed(closing)
 	}
 	return err
 }
@@ -104,7 +105,7 @@ func writeJSON(out io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
-		return &exitError{fmt.Errorf("write the answer: %w", err), exitFailure}
+		return command.Failed(fmt.Errorf("write the answer: %w", err))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/fsm"
 	"github.com/quorate/quorate/internal/keyspace"
 	"github.com/quorate/quorate/internal/limit"
@@ -101,13 +102,13 @@ func TestCheckShowsTheAnswerAndEndsWithIt(t *testing.T) {
 		status int
 		out    string
 	}{
-		partition.Allowed: {exitOK, "decision   allow\npolicy     media/conversions\nlimit      per-minute, 3 per 1m0s\n" +
+		partition.Allowed: {command.OK, "decision   allow\npolicy     media/conversions\nlimit      per-minute, 3 per 1m0s\n" +
 			"remaining  2\nfull in    50s\nid         " + id + "\n"},
 		partition.Denied: {exitDenied, "decision   deny (limit)\npolicy     media/conversions\nlimit      per-minute, 3 per 1m0s\n" +
 			"remaining  0\nwait       31s\nfull in    50s\nid         " + id + "\n"},
 		partition.NoPolicy:       {exitDenied, "decision   deny (no_policy)\nid         " + id + "\n"},
-		partition.NoMatchAllowed: {exitOK, "decision   allow (no_match)\nid         " + id + "\n"},
-		partition.NoQuorum: {exitFailure, "decision   unavailable (no_quorum)\n" +
+		partition.NoMatchAllowed: {command.OK, "decision   allow (no_match)\nid         " + id + "\n"},
+		partition.NoQuorum: {command.Failure, "decision   unavailable (no_quorum)\n" +
 			"message    no leader has heard a majority of the replicas lately\nwait       1s\n"},
 	} {
 		d.outcome = outcome(r)
@@ -155,21 +156,21 @@ media/conversions  per-minute  tokenBucket    9     unlimited  unlimited  1s    
 media/conversions  per-minute  fixedWindow    0     0          0          1s    never
 `
 	status, out, errs := quotactl(t, "inspect", "--server", address, "principal=u42")
-	if status != exitOK || out != want {
+	if status != command.OK || out != want {
 		t.Errorf("status %d, %q\n%s\nwant\n%s", status, errs, out, want)
 	}
 	status, out, _ = quotactl(t, "inspect", "--server", address, "-o", "json", "principal=u42")
 	var u usage
-	if err := json.Unmarshal([]byte(out), &u); err != nil || status != exitOK || len(u.Limits) != 3 ||
+	if err := json.Unmarshal([]byte(out), &u); err != nil || status != command.OK || len(u.Limits) != 3 ||
 		*u.Limits[0].Left != 1 || u.Limits[1].Limit != nil || u.Limits[2].FullIn != nil || *u.Limits[2].Limit != 0 {
 		t.Errorf("status %d, %v, %s", status, err, out)
 	}
 	d.inspection = partition.Inspection{Outcome: outcome(partition.UnknownDomain)}
-	if status, out, _ := quotactl(t, "inspect", "--server", address, "a=b"); status != exitOK || out != "no limit applies: every such check is denied (unknown_domain)\n" {
+	if status, out, _ := quotactl(t, "inspect", "--server", address, "a=b"); status != command.OK || out != "no limit applies: every such check is denied (unknown_domain)\n" {
 		t.Errorf("status %d, %q", status, out)
 	}
 	d.inspection = partition.Inspection{Outcome: outcome(partition.NoQuorum)}
-	if status, out, errs := quotactl(t, "inspect", "--server", address, "a=b"); status != exitFailure || out != "" || !strings.Contains(errs, "majority") {
+	if status, out, errs := quotactl(t, "inspect", "--server", address, "a=b"); status != command.Failure || out != "" || !strings.Contains(errs, "majority") {
 		t.Errorf("status %d, %q, %q", status, out, errs)
 	}
 }
@@ -184,10 +185,10 @@ func TestNobodyThereIsUnavailable(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, _ := quotactl(t, "check", "--server", address, "a=b"); status != exitFailure || !strings.HasPrefix(out, "decision   unavailable\nmessage    Unavailable: ") {
+	if status, out, _ := quotactl(t, "check", "--server", address, "a=b"); status != command.Failure || !strings.HasPrefix(out, "decision   unavailable\nmessage    Unavailable: ") {
 		t.Errorf("status %d, %q", status, out)
 	}
-	if status, _, errs := quotactl(t, "inspect", "--server", "192.0.2.1:1", "a=b"); status != exitFailure || !strings.HasPrefix(errs, "quotactl: --server: ") {
+	if status, _, errs := quotactl(t, "inspect", "--server", "192.0.2.1:1", "a=b"); status != command.Failure || !strings.HasPrefix(errs, "quotactl: --server: ") {
 		t.Errorf("another machine: status %d, %q", status, errs)
 	}
 }
@@ -207,7 +208,7 @@ func TestWrongUsageEndsWith2(t *testing.T) {
 		`unknown flag: --host`:          {"check", "--host", "x"},
 	} {
 		status, out, errs := quotactl(t, args...)
-		if status != exitUsage || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
+		if status != command.Usage || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
 			t.Errorf("%q: status %d, %q, %q", args, status, out, errs)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/access/authority"
 )
@@ -50,7 +51,7 @@ Exit status: 0 all are there, 1 it didn't work, 2 wrong usage.`,
 			}
 			f := &certFolder{dir: w.dir, out: cmd.OutOrStdout(), now: time.Now(), days: w.days}
 			if err := f.complete(list); err != nil {
-				return &exitError{err, exitFailure}
+				return command.Failed(err)
 			}
 			return nil
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
@@ -24,14 +25,14 @@ func certs(t *testing.T, args ...string) (status int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "quotactl", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(newCertsCommand())
-	status = runRoot(t.Context(), root, append([]string{"certs"}, args...), &stdout, &stderr)
+	status = command.Run(t.Context(), root, append([]string{"certs"}, args...), &stdout, &stderr)
 	return status, stdout.String(), stderr.String()
 }
 
 func makeCerts(t *testing.T, args ...string) string {
 	t.Helper()
 	status, out, errs := certs(t, append([]string{"dev"}, args...)...)
-	if status != exitOK || errs != "" {
+	if status != command.OK || errs != "" {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
 	}
 	return out
@@ -226,7 +227,7 @@ func TestCertsDevSaysWhatIsInTheWay(t *testing.T) {
 		}
 		before := contentsOf(t, dir)
 		status, _, errs := certs(t, "dev", "--dir", dir, "--nodes", "n1,n2")
-		if status != exitFailure || !strings.Contains(errs, c.want) || strings.Contains(errs, "--help") {
+		if status != command.Failure || !strings.Contains(errs, c.want) || strings.Contains(errs, "--help") {
 			t.Errorf("%s: status %d, want it to say %q:\n%s", name, status, c.want, errs)
 		}
 		after := contentsOf(t, dir)
@@ -237,7 +238,7 @@ func TestCertsDevSaysWhatIsInTheWay(t *testing.T) {
 		}
 	}
 	file := writeFile(t, "a-file", "")
-	if status, _, errs := certs(t, "dev", "--dir", file); status != exitFailure || !strings.Contains(errs, file) {
+	if status, _, errs := certs(t, "dev", "--dir", file); status != command.Failure || !strings.Contains(errs, file) {
 		t.Errorf("a file for a folder: status %d, %s", status, errs)
 	}
 }
@@ -264,11 +265,11 @@ func TestCertsDevRefusesWrongUsage(t *testing.T) {
 		"--force":           "unknown flag",
 	} {
 		status, out, errs := certs(t, append([]string{"dev", "--dir", dir}, strings.Fields(args)...)...)
-		if status != exitUsage || out != "" || !strings.Contains(errs, want) {
+		if status != command.Usage || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, want it to say %q:\n%s%s", args, status, want, out, errs)
 		}
 	}
-	if status, _, errs := certs(t, "prod"); status != exitUsage || !strings.Contains(errs, "unknown command") {
+	if status, _, errs := certs(t, "prod"); status != command.Usage || !strings.Contains(errs, "unknown command") {
 		t.Errorf("a misspelt command: status %d, %s", status, errs)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

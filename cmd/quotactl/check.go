@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy"
 )
 
@@ -81,9 +82,9 @@ func check(ctx context.Context, c *client.Conn, request *quotav1.CheckRequest, o
 	case allow:
 		return nil
 	case deny:
-		return &exitError{status: exitDenied}
+		return &command.Error{Status: exitDenied}
 	}
-	return &exitError{status: exitFailure}
+	return &command.Error{Status: command.Failure}
 }
 
 const (

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 func newGensampleCommand() *cobra.Command {
@@ -34,7 +36,7 @@ seed gives the same bytes, always.`,
 				return fmt.Errorf("--format %q: want csv or combined", format)
 			}
 			if err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error { return write(w, sample(seed)) }); err != nil {
-				return &exitError{err, exitFailure}
+				return command.Failed(err)
 			}
 			return nil
 		},

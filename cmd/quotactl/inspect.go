@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 )
@@ -45,7 +46,7 @@ Exit status: 0 shown, 1 unavailable, 2 wrong usage.`,
 func inspect(ctx context.Context, c *client.Conn, request *quotav1.InspectRequest, out io.Writer, output string) error {
 	found, err := c.Inspect(ctx, request)
 	if err != nil {
-		return &exitError{err, exitFailure}
+		return command.Failed(err)
 	}
 	if output == outputJSON {
 		return writeJSON(out, usageOf(found))
@@ -110,7 +111,7 @@ func printUsage(out io.Writer, limits []*quotav1.LimitUsage) error {
 			l.GetUsed(), left, of, policy.FormatDuration(l.GetWindowNs()), full)
 	}
 	if err := table.Flush(); err != nil {
-		return &exitError{fmt.Errorf("write the table: %w", err), exitFailure}
+		return command.Failed(fmt.Errorf("write the table: %w", err))
 	}
 	return nil
 }

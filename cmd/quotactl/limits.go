@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
@@ -83,7 +84,7 @@ func hasDomain(set policy.Set, domain string) bool {
 func readSet(path string) (policy.Set, error) {
 	set, err := file.ReadFileToRehearse(path)
 	if err != nil {
-		return set, &exitError{err, exitFailure}
+		return set, command.Failed(err)
 	}
 	return set, nil
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
 	"github.com/spf13/cobra"
@@ -13,7 +13,7 @@ import (
 
 // errInvalid is what `policies validate` returns once it has printed why: exit status 1, nothing more to
 // say. Every other error of the command is one of usage: status 2.
-var errInvalid = errors.New("invalid policies")
+var errInvalid error = &command.Error{Status: command.Failure}
 
 // newPoliciesCommand returns the commands that work on policies, in files and in force.
 func newPoliciesCommand() *cobra.Command {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy/file"
 )
 
@@ -47,7 +48,7 @@ was refused, no node took it, or not all partitions enforce it yet; 2 wrong usag
 			}
 			text, err := readPolicies(args[0], cmd.InOrStdin())
 			if err != nil {
-				return &exitError{err, exitFailure}
+				return command.Failed(err)
 			}
 			return a.cluster.ask(cmd.Context(), func(ctx context.Context, admin *client.Admin) error {
 				r, err := admin.Apply(ctx, text, options)
@@ -86,7 +87,7 @@ func (a *application) options() (*quotav1.ApplyOptions, error) {
 func (a *application) refusal(err error) error {
 	var e *client.NodeError
 	if errors.As(err, &e) && e.Conflict() {
-		return &exitError{fmt.Errorf("%w; look at it by quotactl policies list, and apply again if that is still right", err), exitFailure}
+		return command.Failed(fmt.Errorf("%w; look at it by quotactl policies list, and apply again if that is still right", err))
 	}
 	return a.cluster.refusal(err)
 }
@@ -131,7 +132,7 @@ func showApplied(out, errs io.Writer, path string, options *quotav1.ApplyOptions
 	}
 	version, set := versionOf(r.GetVersion()), setName(r.GetSetHash())
 	if n := len(r.GetProblems()); n > 0 {
-		return &exitError{fmt.Errorf("%s is refused, for %s; in force is still version %s", path, count(n, "reason", "reasons"), version), exitFailure}
+		return command.Failed(fmt.Errorf("%s is refused, for %s; in force is still version %s", path, count(n, "reason", "reasons"), version))
 	}
 	if options.GetDryRun() {
 		fmt.Fprintf(out, "%s: would be accepted; in force is version %s%s\n", path, version, set)
@@ -143,11 +144,11 @@ func showApplied(out, errs io.Writer, path string, options *quotav1.ApplyOptions
 	}
 	fmt.Fprintf(out, "%s: version %s, %s%s\n", path, version, changed, set)
 	if r.GetVersion() == nil {
-		return &exitError{errors.New("the node names no version: take the policies for not applied"), exitFailure}
+		return command.Failed(errors.New("the node names no version: take the policies for not applied"))
 	}
 	if behind := showEnforced(out, r.GetVersion(), r.GetPartitions()); behind > 0 {
-		return &exitError{fmt.Errorf("version %s is accepted, and %s will enforce it: quotactl policies list shows when", version,
-			count(behind, "more partition", "more partitions")), exitFailure}
+		return command.Failed(fmt.Errorf("version %s is accepted, and %s will enforce it: quotactl policies list shows when", version,
+			count(behind, "more partition", "more partitions")))
 	}
 	return nil
 }

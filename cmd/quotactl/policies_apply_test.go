@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 func version(number uint64) *quotav1.SetVersion { return &quotav1.SetVersion{Epoch: 1, Number: number} }
@@ -52,20 +53,20 @@ func TestApplySaysWhatCameIntoForceAndWhere(t *testing.T) {
 		errs     string
 	}{
 		"changed": {
-			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Changed: true, Partitions: enforcing(4, 4, 4)}, exitOK,
+			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Changed: true, Partitions: enforcing(4, 4, 4)}, command.OK,
 			"p.yaml: version 1.4, changed, set acc2ab4f3097\nenforced by 3 of 3 partitions\n", "",
 		},
 		"unchanged": {
-			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Partitions: enforcing(4)}, exitOK,
+			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Partitions: enforcing(4)}, command.OK,
 			"p.yaml: version 1.4, unchanged, set acc2ab4f3097\nenforced by 1 of 1 partition\n", "",
 		},
 		"overtaken": {
 			&quotav1.ApplyPoliciesResponse{Version: version(4), Changed: true, Partitions: append(enforcing(5),
-				&quotav1.PartitionVersion{Partition: 1, Version: &quotav1.SetVersion{Epoch: 2}})}, exitOK,
+				&quotav1.PartitionVersion{Partition: 1, Version: &quotav1.SetVersion{Epoch: 2}})}, command.OK,
 			"p.yaml: version 1.4, changed\nenforced by 2 of 2 partitions\n", "",
 		},
 		"not everywhere yet": {
-			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Changed: true, Partitions: enforcing(4, 3, 0)}, exitFailure,
+			&quotav1.ApplyPoliciesResponse{Version: version(4), SetHash: setHash, Changed: true, Partitions: enforcing(4, 3, 0)}, command.Failure,
 			"p.yaml: version 1.4, changed, set acc2ab4f3097\nenforced by 1 of 3 partitions\npartition 1 enforces 1.3\npartition 2 enforces none\n",
 			"quotactl: version 1.4 is accepted, and 2 more partitions will enforce it: quotactl policies list shows when\n",
 		},
@@ -73,10 +74,10 @@ func TestApplySaysWhatCameIntoForceAndWhere(t *testing.T) {
 			&quotav1.ApplyPoliciesResponse{
 				Version: version(4), Partitions: enforcing(4),
 				Warnings: []*quotav1.PolicyProblem{{Policy: "default/p", Field: "limits[0]", Reason: "never applies", Line: 5}},
-			}, exitOK,
+			}, command.OK,
 			"p.yaml: version 1.4, unchanged\nenforced by 1 of 1 partition\n", "p.yaml:5: warning: default/p: limits[0]: never applies\n",
 		},
-		"no version": {&quotav1.ApplyPoliciesResponse{}, exitFailure, "p.yaml: version none, unchanged\n", "quotactl: the node names no version: take the policies for not applied\n"},
+		"no version": {&quotav1.ApplyPoliciesResponse{}, command.Failure, "p.yaml: version none, unchanged\n", "quotactl: the node names no version: take the policies for not applied\n"},
 	} {
 		a.applied, a.text = c.response, ""
 		code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at)
@@ -105,7 +106,7 @@ quotactl: p.yaml is refused, for 3 reasons; in force is still version 1.3
 `
 	for _, flags := range [][]string{{}, {"--dry-run"}} {
 		code, out, errs := quotactl(t, append([]string{"policies", "apply", "p.yaml", "--server", at}, flags...)...)
-		if code != exitFailure || out != "" || errs != want {
+		if code != command.Failure || out != "" || errs != want {
 			t.Errorf("%q: status %d, %q, got\n%s\nwant\n%s", flags, code, out, errs, want)
 		}
 	}
@@ -133,7 +134,7 @@ p.yaml: is all wrong
 quotactl: p.yaml is refused, for 6 reasons; in force is still version none
 `
 	code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at)
-	if code != exitFailure || out != "" || errs != want {
+	if code != command.Failure || out != "" || errs != want {
 		t.Errorf("status %d, %q, got\n%s\nwant\n%s", code, out, errs, want)
 	}
 }
@@ -144,7 +145,7 @@ func TestOptionsOfApplyGoAlong(t *testing.T) {
 	a := &admin{applied: &quotav1.ApplyPoliciesResponse{Version: version(3), SetHash: setHash}}
 	at := serveAdmin(t, a, nil)
 	code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at, "--dry-run", "--expected", "1.3")
-	if code != exitOK || errs != "" || out != "p.yaml: would be accepted; in force is version 1.3, set acc2ab4f3097\n" ||
+	if code != command.OK || errs != "" || out != "p.yaml: would be accepted; in force is version 1.3, set acc2ab4f3097\n" ||
 		!proto.Equal(a.options, &quotav1.ApplyOptions{DryRun: true, Expected: version(3)}) {
 		t.Errorf("status %d, %q, %q, %v", code, out, errs, a.options)
 	}
@@ -154,7 +155,7 @@ func TestOptionsOfApplyGoAlong(t *testing.T) {
 		t.Errorf("%q, %v", out, a.options)
 	}
 	for _, wrong := range []string{"3", "1.", ".3", "1.3.2", "-1.3", "1,3", "a.b"} {
-		if code, _, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at, "--expected="+wrong); code != exitUsage ||
+		if code, _, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at, "--expected="+wrong); code != command.Usage ||
 			!strings.HasPrefix(errs, `quotactl: --expected "`+wrong+`": not EPOCH.NUMBER`) {
 			t.Errorf("%s: status %d, %q", wrong, code, errs)
 		}
@@ -174,7 +175,7 @@ func TestApplyFailsAsAWhole(t *testing.T) {
 		"large.yaml: larger than 67108864 bytes": "large.yaml",
 		"read folder: read folder: is a":         "folder",
 	} {
-		if code, out, errs := quotactl(t, "policies", "apply", path, "--server", at); code != exitFailure || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
+		if code, out, errs := quotactl(t, "policies", "apply", path, "--server", at); code != command.Failure || out != "" || !strings.HasPrefix(errs, "quotactl: "+want) {
 			t.Errorf("%s: status %d, %q, %q", path, code, out, errs)
 		}
 	}
@@ -183,11 +184,11 @@ func TestApplyFailsAsAWhole(t *testing.T) {
 	}
 	a.refused = status.Error(codes.Aborted, "version 1.7 is in force")
 	want := "quotactl: " + at + ": Aborted: version 1.7 is in force; look at it by quotactl policies list, and apply again if that is still right\n"
-	if code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at); code != exitFailure || out != "" || errs != want {
+	if code, out, errs := quotactl(t, "policies", "apply", "p.yaml", "--server", at); code != command.Failure || out != "" || errs != want {
 		t.Errorf("status %d, %q, got\n%s\nwant\n%s", code, out, errs, want)
 	}
 	for _, args := range [][]string{{}, {"p.yaml", "q.yaml"}, {"p.yaml", "--force"}} {
-		if code, _, _ := quotactl(t, append([]string{"policies", "apply"}, args...)...); code != exitUsage {
+		if code, _, _ := quotactl(t, append([]string{"policies", "apply"}, args...)...); code != command.Usage {
 			t.Errorf("%q: status %d", args, code)
 		}
 	}
@@ -197,7 +198,7 @@ func TestApplyFailsAsAWhole(t *testing.T) {
 func TestApplyReadsStandardInput(t *testing.T) {
 	a := &admin{applied: &quotav1.ApplyPoliciesResponse{Version: version(4), Partitions: enforcing(4)}}
 	r := runWith(good, "policies", "apply", "-", "--server", serveAdmin(t, a, nil))
-	if r.status != exitOK || a.text != good || !strings.HasPrefix(r.out, "-: version 1.4, unchanged\n") {
+	if r.status != command.OK || a.text != good || !strings.HasPrefix(r.out, "-: version 1.4, unchanged\n") {
 		t.Errorf("status %d, sent %q, %s%s", r.status, a.text, r.out, r.errs)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/limit"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
@@ -51,7 +52,7 @@ Exit status: 0 shown, 1 no node answers, 2 wrong usage.`,
 					return c.refusal(err)
 				}
 				if err := l.show(cmd.OutOrStdout(), output); err != nil {
-					return &exitError{err, exitFailure}
+					return command.Failed(err)
 				}
 				return nil
 			})

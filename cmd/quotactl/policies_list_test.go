@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
 )
@@ -70,7 +71,7 @@ default/all        default    (global)        hourly      fixedWindow    9223372
 `
 	a := &admin{listed: listed(canonical, 4, 3)}
 	code, out, errs := quotactl(t, "policies", "list", "--server", serveAdmin(t, a, nil))
-	if code != exitOK || out != want || errs != "" {
+	if code != command.OK || out != want || errs != "" {
 		t.Errorf("status %d, %q, got\n%s\nwant\n%s", code, errs, out, want)
 	}
 }
@@ -138,7 +139,7 @@ func TestListedYAMLCanBeAppliedAgain(t *testing.T) {
 		canonical := canonicalOf(t, text)
 		a := &admin{listed: listed(canonical, 4)}
 		code, out, errs := quotactl(t, "policies", "list", "-o", "yaml", "--server", serveAdmin(t, a, nil))
-		if code != exitOK || errs != "" || !strings.HasPrefix(out, "# version 1.4, set ") || strings.Contains(out, `{"`) {
+		if code != command.OK || errs != "" || !strings.HasPrefix(out, "# version 1.4, set ") || strings.Contains(out, `{"`) {
 			t.Errorf("status %d, %s\n%s", code, errs, out)
 		}
 		if !bytes.Equal(canonicalOf(t, out), canonical) {
@@ -154,11 +155,11 @@ func TestAListedSetOfAnotherVersionIsShownAsItIs(t *testing.T) {
 	at := serveAdmin(t, a, nil)
 	for output, body := range map[string]string{"yaml": newer + "\n", "json": ""} {
 		code, out, errs := quotactl(t, "policies", "list", "-o", output, "--server", at)
-		if code != exitOK || errs != "" || !strings.HasSuffix(out, body) || !strings.Contains(out, "hologram") {
+		if code != command.OK || errs != "" || !strings.HasSuffix(out, body) || !strings.Contains(out, "hologram") {
 			t.Errorf("%s: status %d, %s\n%s", output, code, errs, out)
 		}
 	}
-	if code, _, errs := quotactl(t, "policies", "list", "--server", at); code != exitFailure || !strings.HasPrefix(errs, "quotactl: this version of quotactl can't read the policies") {
+	if code, _, errs := quotactl(t, "policies", "list", "--server", at); code != command.Failure || !strings.HasPrefix(errs, "quotactl: this version of quotactl can't read the policies") {
 		t.Errorf("status %d, %s", code, errs)
 	}
 }
@@ -174,7 +175,7 @@ func TestListInJSONHasSetAndVersions(t *testing.T) {
 	}
 	head := `{"version":{"epoch":1,"number":4},"set_hash":"acc2ab4f3097`
 	tail := `","partitions":[{"partition":0,"version":{"epoch":1,"number":4}},{"partition":1,"version":null}],"policies":` + string(canonical) + `}`
-	if code != exitOK || errs != "" || !strings.HasPrefix(got.String(), head) || !strings.HasSuffix(got.String(), tail) {
+	if code != command.OK || errs != "" || !strings.HasPrefix(got.String(), head) || !strings.HasSuffix(got.String(), tail) {
 		t.Errorf("status %d, %s, got\n%s\nwant\n%s...%s", code, errs, got.String(), head, tail)
 	}
 }
@@ -188,7 +189,7 @@ func TestAClusterWithoutPoliciesIsListed(t *testing.T) {
 		"yaml": "# no policies yet\npolicies: []\n",
 		"json": "{\n  \"version\": null,\n  \"set_hash\": null,\n  \"partitions\": [\n    {\n      \"partition\": 0,\n      \"version\": null\n    }\n  ],\n  \"policies\": null\n}\n",
 	} {
-		if code, out, errs := quotactl(t, "policies", "list", "-o", output, "--server", at); code != exitOK || out != want || errs != "" {
+		if code, out, errs := quotactl(t, "policies", "list", "-o", output, "--server", at); code != command.OK || out != want || errs != "" {
 			t.Errorf("%s: status %d, %q, %q", output, code, out, errs)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/replay"
 	"github.com/quorate/quorate/internal/replay/accesslog"
 	"github.com/quorate/quorate/internal/replay/report"
@@ -95,7 +96,7 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 	}
 	sinks, err := f.openSinks(out, errs, names(sources))
 	if err != nil {
-		return &exitError{err, exitFailure}
+		return command.Failed(err)
 	}
 	// Rows are the large part, and bounded: less garbage beside them costs little. A hard limit would not
 	// bound the keys' state, and have the collector run all the time once that is larger.
@@ -125,13 +126,13 @@ func (f *replayFlags) run(ctx context.Context, in io.Reader, out, errs io.Writer
 		return f.cannotRun(errors.Join(failed, sinks.abandon()))
 	}
 	if err := sinks.finish(summary, f); err != nil {
-		return &exitError{err, exitFailure}
+		return command.Failed(err)
 	}
 	switch {
 	case failed != nil:
-		return &exitError{fmt.Errorf("%w; the report covers what was read up to there", failed), exitFailure}
+		return command.Failed(fmt.Errorf("%w; the report covers what was read up to there", failed))
 	case summary.Requests == 0:
-		return &exitError{errors.New("not one request could be read"), exitFailure}
+		return command.Failed(errors.New("not one request could be read"))
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (f *replayFlags) cannotRun(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	return &exitError{err, exitFailure}
+	return command.Failed(err)
 }
 
 // config turns the flags into what to replay.
@@ -219,7 +220,7 @@ func openable(ctx context.Context, in io.Reader, paths []string) (sources []repl
 			err = fmt.Errorf("%s is a folder; name the files in it", path)
 		}
 		if err != nil {
-			return nil, &exitError{err, exitFailure}
+			return nil, command.Failed(err)
 		}
 		sources = append(sources, replay.Source{
 			Name:  path,

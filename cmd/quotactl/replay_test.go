@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // ran is what a run of the program came to.
@@ -33,7 +35,7 @@ func runWith(in string, args ...string) ran {
 	var out, errs bytes.Buffer
 	root := newRootCommand()
 	root.SetIn(strings.NewReader(in))
-	status := runRoot(context.Background(), root, args, &out, &errs)
+	status := command.Run(context.Background(), root, args, &out, &errs)
 	return ran{status, out.String(), errs.String()}
 }
 
@@ -67,7 +69,7 @@ func TestReplayReadsFilesStandardInputAndGzip(t *testing.T) {
 			"--time-column", "ts", "--cost-column", "cost", "--time-unit", "s"}, ofFive...)...),
 	} {
 		s := r.summary(t)
-		if r.status != exitOK || s["lines"] != 6.0 || s["requests"] != 5.0 || s["allowed"] != 4.0 || s["denied"] != 1.0 || s["bad"] != 0.0 {
+		if r.status != command.OK || s["lines"] != 6.0 || s["requests"] != 5.0 || s["allowed"] != 4.0 || s["denied"] != 1.0 || s["bad"] != 0.0 {
 			t.Errorf("%s: status %d, %s", name, r.status, r.out)
 		}
 	}
@@ -97,7 +99,7 @@ func TestDecisionsOnStandardOutput(t *testing.T) {
 		decisions = append(decisions, fmt.Sprintf("%d %s %s %s %d of %d", d.Line, d.Key, d.Decision, wait, d.Remaining, d.Limit))
 	}
 	want := "2 u allow null 2 of 3;3 u allow null 1 of 3;4 u allow null 0 of 3;5 u deny 10 0 of 3;6 u allow null 0 of 3"
-	if got := strings.Join(decisions, ";"); got != want || r.status != exitOK {
+	if got := strings.Join(decisions, ";"); got != want || r.status != command.OK {
 		t.Errorf("got %s, status %d", got, r.status)
 	}
 	if !strings.Contains(r.errs, "1 of 5 requests would have been blocked") {
@@ -112,18 +114,18 @@ func TestCSV15ExitStatus(t *testing.T) {
 		in     string
 		status int
 	}{
-		"empty":              {"", exitFailure},
-		"blank lines only":   {"\n\n  \n", exitFailure},
-		"header only":        {"ts,key\n", exitFailure},
-		"all rows bad":       {"ts,key\nx,u\ny,u\n", exitFailure},
-		"one percent bad":    {many, exitOK},
-		"cut off in gzip":    {"\x1f\x8b\x08\x00\x00\x00\x00\x00", exitFailure},
-		"UTF-16":             {"\xff\xfet\x00s\x00", exitFailure},
-		"a needed column":    {"ts,other\n1,u\n", exitUsage},
-		"no column of times": {"a,key\n1,u\n", exitUsage},
+		"empty":              {"", command.Failure},
+		"blank lines only":   {"\n\n  \n", command.Failure},
+		"header only":        {"ts,key\n", command.Failure},
+		"all rows bad":       {"ts,key\nx,u\ny,u\n", command.Failure},
+		"one percent bad":    {many, command.OK},
+		"cut off in gzip":    {"\x1f\x8b\x08\x00\x00\x00\x00\x00", command.Failure},
+		"UTF-16":             {"\xff\xfet\x00s\x00", command.Failure},
+		"a needed column":    {"ts,other\n1,u\n", command.Usage},
+		"no column of times": {"a,key\n1,u\n", command.Usage},
 	} {
 		r := runWith(tc.in, append([]string{"replay", "-o", "json"}, ofFive...)...)
-		if r.status != tc.status || tc.status != exitOK && !strings.Contains(r.errs, "quotactl: ") {
+		if r.status != tc.status || tc.status != command.OK && !strings.Contains(r.errs, "quotactl: ") {
 			t.Errorf("%s: status %d, want %d\n%s%s", name, r.status, tc.status, r.out, r.errs)
 		}
 	}
@@ -137,7 +139,7 @@ func TestWarningsAreFewAndCounted(t *testing.T) {
 		want += fmt.Sprintf("warning: -:%d: time: no time in a known form: \"x\"\n", line)
 	}
 	want += "warning: 7 more lines were bad: time\n"
-	if r.errs != want || r.status != exitOK {
+	if r.errs != want || r.status != command.OK {
 		t.Errorf("status %d, got\n%swant\n%s", r.status, r.errs, want)
 	}
 }
@@ -181,7 +183,7 @@ func TestReplayRefusesWrongUsage(t *testing.T) {
 		"--limit 3 --window 60s --key ip --decisions - --no-such":    "unknown flag",
 	} {
 		r := runWith(fiveRows, append([]string{"replay"}, strings.Fields(args)...)...)
-		if r.status != exitUsage || !strings.Contains(r.errs, want) || r.out != "" {
+		if r.status != command.Usage || !strings.Contains(r.errs, want) || r.out != "" {
 			t.Errorf("%s: status %d, want it to say %q:\n%s%s", args, r.status, want, r.out, r.errs)
 		}
 	}
@@ -192,7 +194,7 @@ func TestReplayRefusesWrongUsage(t *testing.T) {
 		"--limit 3 --window 60s --key-column key --decisions /no/such/folder/f": "no such file",
 	} {
 		r := runWith(fiveRows, append([]string{"replay"}, strings.Fields(args)...)...)
-		if r.status != exitFailure || !strings.Contains(r.errs, want) {
+		if r.status != command.Failure || !strings.Contains(r.errs, want) {
 			t.Errorf("%s: status %d, want it to say %q:\n%s%s", args, r.status, want, r.out, r.errs)
 		}
 	}
@@ -317,7 +319,7 @@ func TestFlagsAreShownAsThePolicyFileThatTheyMean(t *testing.T) {
 		}
 		byFlags := runWith("", append([]string{"replay", rows, "--decisions", "-"}, strings.Fields(flags)...)...)
 		byFile := runWith("", "replay", rows, "--decisions", "-", "--policy", writeFile(t, "p.yaml", text))
-		if byFlags.out != byFile.out || byFlags.status != exitOK || byFlags.out == "" {
+		if byFlags.out != byFile.out || byFlags.status != command.OK || byFlags.out == "" {
 			t.Errorf("%s, as\n%s\n%s\nthe file:\n%s", flags, text, byFlags.out+byFlags.errs, byFile.out+byFile.errs)
 		}
 	}
@@ -336,7 +338,7 @@ func TestOutputsDestroyNothing(t *testing.T) {
 		rows + " --decisions " + policy, rows + " --html " + policy, rows + " --decisions " + out + " --html " + out,
 	} {
 		r := runWith("", append([]string{"replay", "--policy", policy}, strings.Fields(args)...)...)
-		if r.status != exitFailure || !strings.Contains(r.errs, "would be written over") {
+		if r.status != command.Failure || !strings.Contains(r.errs, "would be written over") {
 			t.Errorf("%s: status %d, %s", args, r.status, r.errs)
 		}
 	}
@@ -355,12 +357,12 @@ func TestOutputsDestroyNothing(t *testing.T) {
 	}
 	before := writeFile(t, "before", "precious")
 	page := writeFile(t, "page", "precious")
-	if r := runWith("", append([]string{"replay", writeFile(t, "none.csv", "ts,other\n1,u\n"), "--decisions", before, "--html", page}, ofFive...)...); r.status == exitOK {
+	if r := runWith("", append([]string{"replay", writeFile(t, "none.csv", "ts,other\n1,u\n"), "--decisions", before, "--html", page}, ofFive...)...); r.status == command.OK {
 		t.Error("a column is missing, and it is fine")
 	}
 	unchanged(before, "precious")
 	unchanged(page, "precious")
-	if r := runWith("", append([]string{"replay", rows, "--decisions", before, "--html", page}, ofFive...)...); r.status != exitOK {
+	if r := runWith("", append([]string{"replay", rows, "--decisions", before, "--html", page}, ofFive...)...); r.status != command.OK {
 		t.Errorf("status %d: %s", r.status, r.errs)
 	}
 	for path, want := range map[string]string{before: `"decision":"deny"`, page: "<!DOCTYPE html>"} {
@@ -383,8 +385,8 @@ func TestAnEmptyOrUnreadableFileCostsNoOther(t *testing.T) {
 		content string
 		status  int
 	}{
-		"empty": {"", exitOK}, "blank": {"\n\n", exitOK}, "header": {"ts,key\n", exitOK},
-		"half a gzip header": {"\x1f\x8b", exitFailure}, "UTF-16": {"\xff\xfet\x00", exitFailure},
+		"empty": {"", command.OK}, "blank": {"\n\n", command.OK}, "header": {"ts,key\n", command.OK},
+		"half a gzip header": {"\x1f\x8b", command.Failure}, "UTF-16": {"\xff\xfet\x00", command.Failure},
 	} {
 		r := runWith("", append([]string{"replay", "-o", "json", rows, writeFile(t, "other", tc.content)}, ofFive...)...)
 		if s := r.summary(t); r.status != tc.status || s["requests"] != 5.0 {
@@ -404,8 +406,8 @@ func TestReplayIsInterruptedWhileItWaits(t *testing.T) {
 		_, _ = io.WriteString(writer, "ts,key\n1,u\n")
 		cancel() // and nothing more comes
 	}()
-	status := runRoot(ctx, root, append([]string{"replay"}, ofFive...), &out, &errs)
-	if status != exitFailure || !strings.Contains(errs.String(), "interrupted") || out.Len() > 0 {
+	status := command.Run(ctx, root, append([]string{"replay"}, ofFive...), &out, &errs)
+	if status != command.Failure || !strings.Contains(errs.String(), "interrupted") || out.Len() > 0 {
 		t.Errorf("status %d: %s%s", status, out.String(), errs.String())
 	}
 	_ = writer.Close()
@@ -420,7 +422,7 @@ func TestAColumnThatPoliciesLookAtAndAnInputLacksIsToldOf(t *testing.T) {
 		"combined": `192.0.2.1 - - [07/Dec/2016:10:05:06 +0000] "GET / HTTP/1.1" 200 1 "-" "agent"` + "\n",
 	} {
 		r := runWith("", "replay", "--policy", policy, writeFile(t, "log", log))
-		if want := "has no column tenant, which the policies look at"; r.status != exitOK || strings.Count(r.errs, want) != 1 {
+		if want := "has no column tenant, which the policies look at"; r.status != command.OK || strings.Count(r.errs, want) != 1 {
 			t.Errorf("%s: status %d, %s", name, r.status, r.errs)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -63,7 +64,7 @@ func showStatus(out io.Writer, s *quotav1.StatusResponse, output string) error {
 		err = v.print(out)
 	}
 	if err == nil && !v.Healthy {
-		return &exitError{status: exitFailure}
+		return &command.Error{Status: command.Failure}
 	}
 	return err
 }
@@ -238,7 +239,7 @@ func (v *statusView) print(out io.Writer) error {
 	}
 	// Flushed here, so that the widths of one table are none of the other's.
 	if err := table.Flush(); err != nil {
-		return &exitError{fmt.Errorf("write the table: %w", err), exitFailure}
+		return command.Failed(fmt.Errorf("write the table: %w", err))
 	}
 	if len(v.Partitions) > 0 {
 		fmt.Fprintln(out)
@@ -247,7 +248,7 @@ func (v *statusView) print(out io.Writer) error {
 			v.Partitions[i].row(table)
 		}
 		if err := table.Flush(); err != nil {
-			return &exitError{fmt.Errorf("write the table: %w", err), exitFailure}
+			return command.Failed(fmt.Errorf("write the table: %w", err))
 		}
 	}
 	v.printProblems(out)

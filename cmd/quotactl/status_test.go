@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 func replica(node, state string, applied, memory uint64) *quotav1.ReplicaStatus {
@@ -61,7 +62,7 @@ PART  LEADER  TERM  SET  UP   LAG  USED           KEYS   LOG   TIME
 2     n3      7     1.4  3/3  2    12% of 341MiB  10000  3MiB  1h0m5s
 `
 	code, out, errs := quotactl(t, "status", "--server", serveAdmin(t, &admin{status: whole()}, nil))
-	if code != exitOK || out != want || errs != "" {
+	if code != command.OK || out != want || errs != "" {
 		t.Errorf("status %d, %q, got\n%s\nwant\n%s", code, errs, out, want)
 	}
 }
@@ -82,7 +83,7 @@ func TestStatusEndsWith1UnlessAllNodesAreUpAndAllPartitionsLed(t *testing.T) {
 		a.status = whole()
 		change(a.status)
 		code, out, errs := quotactl(t, "status", "--server", at)
-		if code != exitFailure || !strings.HasSuffix(out, "\n\n"+want) || errs != "" {
+		if code != command.Failure || !strings.HasSuffix(out, "\n\n"+want) || errs != "" {
 			t.Errorf("status %d, %q, got\n%s\nwant at its end %q", code, errs, out, want)
 		}
 	}
@@ -90,7 +91,7 @@ func TestStatusEndsWith1UnlessAllNodesAreUpAndAllPartitionsLed(t *testing.T) {
 	a.status.Partitions[0].Replicas[1] = &quotav1.ReplicaStatus{Node: "n2", State: "down", Detail: "stuck disk"}
 	a.status.Partitions[0].Route.Version = nil
 	code, out, _ := quotactl(t, "status", "--server", at)
-	if code != exitOK || !strings.HasSuffix(out, "\n\npartition 0: the replica on n2 is down: stuck disk\n") || !strings.Contains(out, "0     n1      7     none  2/3  0") {
+	if code != command.OK || !strings.HasSuffix(out, "\n\npartition 0: the replica on n2 is down: stuck disk\n") || !strings.Contains(out, "0     n1      7     none  2/3  0") {
 		t.Errorf("a replica can be missing: status %d\n%s", code, out)
 	}
 }
@@ -131,7 +132,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 		s.Partitions = append(s.Partitions, &quotav1.PartitionStatus{Route: &quotav1.PartitionRoute{Partition: 9}})
 	}
 	code, out, _ := quotactl(t, "status", "--server", serveAdmin(t, &admin{status: s}, nil))
-	if code != exitFailure || strings.Count(out, "has no leader") != 20 || !strings.HasSuffix(out, "and 20 more\n") {
+	if code != command.Failure || strings.Count(out, "has no leader") != 20 || !strings.HasSuffix(out, "and 20 more\n") {
 		t.Errorf("status %d\n%s", code, out)
 	}
 }
@@ -153,13 +154,13 @@ func TestStatusInJSONHasAllOfIt(t *testing.T) {
 		`"clock":{"elapsed_ns":11045000000001,"gaps":2,"drift_ppm":-3},"system_replicas":[]}`
 	var compact bytes.Buffer
 	code, out, errs := quotactl(t, "status", "--server", at, "-o", "json")
-	if err := json.Compact(&compact, []byte(out)); err != nil || compact.String() != want || code != exitOK {
+	if err := json.Compact(&compact, []byte(out)); err != nil || compact.String() != want || code != command.OK {
 		t.Errorf("status %d, %s, got\n%s\nwant\n%s", code, errs, compact.String(), want)
 	}
 	a.status = &quotav1.StatusResponse{Node: "n1"}
 	compact.Reset()
 	code, out, errs = quotactl(t, "status", "--server", at, "-o", "json")
-	if err := json.Compact(&compact, []byte(out)); err != nil || code != exitFailure || !strings.Contains(compact.String(), `"cluster_id":null`) ||
+	if err := json.Compact(&compact, []byte(out)); err != nil || code != command.Failure || !strings.Contains(compact.String(), `"cluster_id":null`) ||
 		!strings.Contains(compact.String(), `"nodes":[],"partitions":[]`) {
 		t.Errorf("before genesis: status %d, %s, %s", code, errs, compact.String())
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
 // newRunCommand returns `quotanode run`. Start runs a node until its context ends; what it returns is a
-// [*runError], or nil.
+// [*command.Error], or nil.
 func newRunCommand(out io.Writer, start func(context.Context, *runConfig) error) *cobra.Command {
 	var (
 		file  string
@@ -80,10 +81,10 @@ func (c *runConfig) report(out io.Writer, now func() time.Time) error {
 		}
 	}
 	if _, err := fmt.Fprintln(out, "ok"); err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	if err := c.show(out); err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	return nil
 }

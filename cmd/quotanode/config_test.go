@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 )
 
@@ -307,7 +308,7 @@ func TestRunStartsOnlyWhatIsRight(t *testing.T) {
 		`unknown command "x"`:                        {"--config", file, "x"},
 	} {
 		c, out, err := runs(t, args...)
-		if c != nil || out != "" || err == nil || !strings.HasPrefix(err.Error(), want) || errors.As(err, new(*runError)) {
+		if c != nil || out != "" || err == nil || !strings.HasPrefix(err.Error(), want) || errors.As(err, new(*command.Error)) {
 			t.Errorf("%q: %+v, %q, %v", args, c, out, err)
 		}
 	}

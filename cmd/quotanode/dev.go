@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api/client"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/gateway"
 	"github.com/quorate/quorate/internal/node"
 	"github.com/quorate/quorate/internal/partition"
@@ -47,26 +48,26 @@ type dev struct {
 	gateway  *gateway.Server
 }
 
-// run runs until ctx ends, or until the nodes can't go on. What it returns is a [*runError].
+// run runs until ctx ends, or until the nodes can't go on. What it returns is a [*command.Error].
 func (s *settings) run(ctx context.Context, out io.Writer) error {
 	// Listening first: an address that is taken is found before anything is written.
 	l, err := s.listen()
 	if err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	if err := partition.MakeFolders(s.dataDir); err != nil {
-		return &runError{errors.Join(fmt.Errorf("--data-dir: %w", err), closeAll(l.HTTP, l.GRPC, l.Ops))}
+		return command.Failed(errors.Join(fmt.Errorf("--data-dir: %w", err), closeAll(l.HTTP, l.GRPC, l.Ops)))
 	}
 	d := &dev{
 		settings: s, out: out, registry: newRegistry(), names: []string{"n1", "n2", "n3"},
 		stations: map[string]*station{}, broken: map[string]error{}, told: map[string]bool{},
 	}
 	if err := d.open(l); err != nil {
-		return &runError{errors.Join(s.explain(err), within(failedWithin, d.stop), closeAll(l.HTTP, l.GRPC, l.Ops))}
+		return command.Failed(errors.Join(s.explain(err), within(failedWithin, d.stop), closeAll(l.HTTP, l.GRPC, l.Ops)))
 	}
 	err = d.attend(ctx, l)
 	if err = errors.Join(s.explain(err), within(closeWithin(err), d.stop)); err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/limit"
 )
 
@@ -45,7 +46,7 @@ func TestWrongUsageIsToldAndEndsWith2(t *testing.T) {
 		"invalid policies": {[]string{"dev", "--data-dir", dir, "--policies", broken}, "--policies: " + broken + ":2: "},
 	} {
 		status, out, errs := program(t, c.args...)
-		if status != exitUsage || out != "" || !strings.HasPrefix(errs, "quotanode: "+c.want) {
+		if status != command.Usage || out != "" || !strings.HasPrefix(errs, "quotanode: "+c.want) {
 			t.Errorf("%s: status %d, %q, %q", name, status, out, errs)
 		}
 	}
@@ -72,7 +73,7 @@ func TestAddressesThatCannotBeServedEndWith1(t *testing.T) {
 				args = append(args, "--"+other, ":0")
 			}
 			status, _, errs := program(t, append(args, "--"+flag, address)...)
-			if status != exitFailure || !strings.HasPrefix(errs, "quotanode: --"+flag+" ") || !strings.Contains(errs, want) {
+			if status != command.Failure || !strings.HasPrefix(errs, "quotanode: --"+flag+" ") || !strings.Contains(errs, want) {
 				t.Errorf("%s %s: status %d, %q", flag, address, status, errs)
 			}
 		}
@@ -90,7 +91,7 @@ func TestHelpTellsFlagsAndExitStatuses(t *testing.T) {
 			t.Errorf("no %q in the help", want)
 		}
 	}
-	if status != exitOK {
+	if status != command.OK {
 		t.Errorf("status %d", status)
 	}
 }
@@ -114,7 +115,7 @@ func TestTheSampleIsThreePerMinute(t *testing.T) {
 func TestASignalAtStartStopsInOrder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	status, out, errs := program(t, "dev", "--data-dir", dir, "--"+httpFlag, ":0", "--"+grpcFlag, "localhost:0", "--"+metricsFlag, "127.0.0.1:0")
-	if status != exitOK {
+	if status != command.OK {
 		t.Fatalf("status %d, %q", status, errs)
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")

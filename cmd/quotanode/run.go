@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/node"
 	"github.com/quorate/quorate/internal/partition"
@@ -32,18 +33,18 @@ type runner struct {
 	station  *station
 }
 
-// runNode runs a node until ctx ends, or until it can't go on. What it returns is a [*runError].
+// runNode runs a node until ctx ends, or until it can't go on. What it returns is a [*command.Error].
 func runNode(ctx context.Context, c *runConfig, out, errs io.Writer) error {
 	r := &runner{
 		config: c, out: out, registry: newRegistry(),
 		log: slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: c.LogLevel})),
 	}
 	if err := r.open(); err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	err := r.attend(ctx)
 	if err = errors.Join(err, within(closeWithin(err), r.station.stop)); err != nil {
-		return &runError{err}
+		return command.Failed(err)
 	}
 	return nil
 }

@@ -3,13 +3,13 @@ package operator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // Where a removal that is held is shown, and how somebody confirms it.
@@ -66,22 +66,16 @@ func (r *Reconciler) show(ctx context.Context, m *corev1.ConfigMap, held *remova
 			return fmt.Errorf("delete the ConfigMap of held removals: %w", err)
 		}
 		return nil
-	case m == nil:
-		m = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: heldName}, Data: r.dataOf(held)}
-		if err := r.client.Create(ctx, m); err != nil {
-			return fmt.Errorf("create the ConfigMap of held removals: %w", err)
-		}
-	case maps.Equal(m.Data, r.dataOf(held)):
-		return nil
-	default:
-		m = m.DeepCopy()
-		m.Data = r.dataOf(held)
-		if err := r.client.Update(ctx, m); err != nil {
-			return fmt.Errorf("update the ConfigMap of held removals: %w", err)
-		}
 	}
-	r.events.Eventf(m, nil, corev1.EventTypeWarning, "RemovalHeld", "Hold", "%d policies that no object stands for any more stay enforced "+
-		"until their removal is confirmed by the annotation %s: %s", len(held.policies), confirmAnnotation, held.hash)
+	m = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: heldName}}
+	changed, err := controllerutil.CreateOrUpdate(ctx, r.client, m, func() error { m.Data = r.dataOf(held); return nil })
+	if err != nil {
+		return fmt.Errorf("write the ConfigMap of held removals: %w", err)
+	}
+	if changed != controllerutil.OperationResultNone {
+		r.events.Eventf(m, nil, corev1.EventTypeWarning, "RemovalHeld", "Hold", "%d policies that no object stands for any more stay enforced "+
+			"until their removal is confirmed by the annotation %s: %s", len(held.policies), confirmAnnotation, held.hash)
+	}
 	return nil
 }
 

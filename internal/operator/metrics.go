@@ -2,6 +2,7 @@ package operator
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
@@ -19,27 +20,29 @@ type Metrics struct {
 
 // NewMetrics registers the operator's metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "quorate_operator_" + name, Help: help})
+	in := promauto.With(r)
+	of := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Name: "quorate_operator_" + name, Help: help}
+	}
+	gauge := func(name, help string) prometheus.Gauge { return in.NewGauge(prometheus.GaugeOpts(of(name, help))) }
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return in.NewGaugeVec(prometheus.GaugeOpts(of(name, help)), labels)
 	}
 	m := &Metrics{
-		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quorate_operator_policies",
-			Help: "RateLimitPolicies by condition and its reason."}, []string{"condition", "reason"}),
-		set: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "quorate_operator_set_version",
-			Help: "Version of the policy set in force, its epoch and its number."}, []string{"part"}),
+		policies:  gauges("policies", "RateLimitPolicies by condition and its reason.", "condition", "reason"),
+		set:       gauges("set_version", "Version of the policy set in force, its epoch and its number.", "part"),
 		confirmed: gauge("partitions_confirmed", "Partitions whose leaders, confirmed by a majority, enforce the set in force."),
 		total:     gauge("partitions", "Partitions of the cluster."),
 		held:      gauge("held_removals", "Policies that are enforced, that no object stands for, and whose removal waits for a confirmation."),
 		success:   gauge("last_success_timestamp_seconds", "When a reconcile last went through, in seconds since 1970."),
-		applies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "quorate_operator_applies_total",
-			Help: "Policy sets sent to the nodes, by what became of them: changed, refused or failed."}, []string{"result"}),
+		applies: in.NewCounterVec(prometheus.CounterOpts(of("applies_total",
+			"Policy sets sent to the nodes, by what became of them: changed, refused or failed.")), []string{"result"}),
 	}
 	m.objects(nil)
 	m.version(version{})
 	for _, result := range []string{"changed", "refused", "failed"} {
 		m.applies.WithLabelValues(result)
 	}
-	r.MustRegister(m.policies, m.set, m.confirmed, m.total, m.held, m.success, m.applies)
 	return m
 }
 

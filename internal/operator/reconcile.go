@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -267,14 +269,15 @@ func (p *pass) next() time.Duration {
 	return after
 }
 
-// tell tells of conditions that turned.
+// tell tells of the conditions that say something else than before. What is on the way is no news.
 func (r *Reconciler) tell(o *declared, after *v1alpha1.RateLimitPolicyStatus) {
-	for _, c := range turned(&o.Status, after) {
+	for _, c := range after.Conditions {
+		was := meta.FindStatusCondition(o.Status.Conditions, c.Type)
+		if c.Reason == v1alpha1.ReasonPending || was != nil && was.Status == c.Status && was.Reason == c.Reason {
+			continue
+		}
 		kind := corev1.EventTypeNormal
-		switch {
-		case c.Reason == v1alpha1.ReasonPending:
-			continue // on the way
-		case c.Status != "True":
+		if c.Status != metav1.ConditionTrue {
 			kind = corev1.EventTypeWarning
 		}
 		r.events.Eventf(o, nil, kind, c.Reason, c.Type, "%s", c.Message)

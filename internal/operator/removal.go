@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/policy"
@@ -70,7 +69,7 @@ func (p *planner) remove() {
 // deleted takes its objects one by one: they are judged together.
 func (p *planner) settling(gone []policy.Policy) time.Duration {
 	p.plan.missed = map[name]time.Time{}
-	var first, last time.Time
+	first, last := p.now, time.Time{}
 	for i := range gone {
 		q := quotaOf(&gone[i])
 		since, known := p.missed[q]
@@ -78,12 +77,7 @@ func (p *planner) settling(gone []policy.Policy) time.Duration {
 			since = p.now
 		}
 		p.plan.missed[q] = since
-		if first.IsZero() || since.Before(first) {
-			first = since
-		}
-		if since.After(last) {
-			last = since
-		}
+		first, last = slices.MinFunc([]time.Time{first, since}, time.Time.Compare), slices.MaxFunc([]time.Time{last, since}, time.Time.Compare)
 	}
 	return max(0, min(last.Add(p.settle).Sub(p.now), first.Add(patience*p.settle).Sub(p.now)))
 }
@@ -119,15 +113,13 @@ func hashOf(policies []policy.Policy) string {
 }
 
 // list is the policies' names, one a line, as many as a ConfigMap has room for.
-func (r *removals) list() string {
+func (r *removals) list() (text string) {
 	const most = 1000
-	var b strings.Builder
-	for i := range r.policies {
-		if i == most {
-			fmt.Fprintf(&b, "and %d more\n", len(r.policies)-most)
-			break
-		}
-		fmt.Fprintf(&b, "%s\n", nameOf(&r.policies[i]))
+	for _, p := range r.policies[:min(most, len(r.policies))] {
+		text += nameOf(&p).String() + "\n"
 	}
-	return b.String()
+	if more := len(r.policies) - most; more > 0 {
+		text += fmt.Sprintf("and %d more\n", more)
+	}
+	return text
 }

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,8 +75,8 @@ func programmed(o *declared, v verdict, held bool, h *holding, seen *observation
 	switch {
 	case n == seen.partitions && n > 0:
 		return says(v1alpha1.ReasonProgrammed, "the leader of every partition, confirmed by a majority, enforces this revision")
-	case len(missing) > 0:
-		return says(v1alpha1.ReasonUnreachable, "%d/%d partitions enforce this revision; no leader is confirmed of %s", n, seen.partitions, some(missing))
+	case missing != "":
+		return says(v1alpha1.ReasonUnreachable, "%d/%d partitions enforce this revision; no leader is confirmed of %s", n, seen.partitions, missing)
 	}
 	return says(v1alpha1.ReasonPending, "%d/%d partitions enforce this revision", n, seen.partitions)
 }
@@ -95,28 +94,19 @@ func stays(o *declared, h *holding) string {
 	return fmt.Sprintf("generation %d stays enforced", h.generation)
 }
 
-// unconfirmed are the partitions of which no leader is confirmed.
-func (o *observation) unconfirmed() (list []int) {
+// unconfirmed names the partitions of which no leader is confirmed, a few if they are many; empty: all are.
+func (o *observation) unconfirmed() string {
+	const enough = 5
+	var list []string
 	for p := range o.partitions {
 		if _, there := o.confirmed[uint32(p)]; !there {
-			list = append(list, p)
+			list = append(list, fmt.Sprint(p))
 		}
 	}
-	return list
-}
-
-// some names partitions, a few if they are many.
-func some(partitions []int) string {
-	const enough = 5
-	texts := make([]string, 0, enough+1)
-	for i, p := range partitions {
-		if i == enough {
-			texts = append(texts, fmt.Sprintf("%d more", len(partitions)-i))
-			break
-		}
-		texts = append(texts, fmt.Sprint(p))
+	if more := len(list) - enough; more > 0 {
+		list = append(list[:enough], fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(list, ", ")
 }
 
 // lost is what is said of an object while no node tells what is in force. What was said of its newest revision
@@ -134,15 +124,4 @@ func lost(o *declared, v verdict) v1alpha1.RateLimitPolicyStatus {
 	}
 	set(&s, o, condition(v1alpha1.ConditionProgrammed, v1alpha1.ReasonUnreachable, "no node tells what is enforced"))
 	return s
-}
-
-// turned are the conditions that say something else than before: what an event is worth.
-func turned(before, after *v1alpha1.RateLimitPolicyStatus) (list []metav1.Condition) {
-	for _, c := range after.Conditions {
-		was := meta.FindStatusCondition(before.Conditions, c.Type)
-		if was == nil || was.Status != c.Status || was.Reason != c.Reason {
-			list = append(list, c)
-		}
-	}
-	return slices.Clip(list)
 }
