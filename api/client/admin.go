@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -190,8 +189,8 @@ func (a *Admin) Policies(ctx context.Context, atLeast *quotav1.SetVersion) (cano
 		if err := p.receive(ctx, n.admin); err != nil {
 			return err
 		}
-		if older(p.version, atLeast) {
-			return status.Errorf(codes.Unavailable, "the node knows an older set of policies than version %d.%d", atLeast.GetEpoch(), atLeast.GetNumber())
+		if VersionOf(p.version).Before(VersionOf(atLeast)) {
+			return status.Errorf(codes.Unavailable, "the node knows an older set of policies than version %v", VersionOf(atLeast))
 		}
 		return nil
 	})
@@ -199,11 +198,6 @@ func (a *Admin) Policies(ctx context.Context, atLeast *quotav1.SetVersion) (cano
 		return nil, nil, nil, err
 	}
 	return p.canonical, p.version, p.partitions, nil
-}
-
-// older says that v came before o.
-func older(v, o *quotav1.SetVersion) bool {
-	return cmp.Or(cmp.Compare(v.GetEpoch(), o.GetEpoch()), cmp.Compare(v.GetNumber(), o.GetNumber())) < 0
 }
 
 // policyParts is a set of which not all may be here yet.

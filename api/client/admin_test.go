@@ -203,6 +203,22 @@ func TestPoliciesArePutTogether(t *testing.T) {
 	}
 }
 
+// TestANodeThatIsBehindIsPassedOver where a newer set is known to be in force.
+func TestANodeThatIsBehindIsPassedOver(t *testing.T) {
+	behind := &adminNode{parts: []*quotav1.GetPoliciesResponse{{Policies: part(7, "old", 3, true)}}}
+	newest := &adminNode{parts: []*quotav1.GetPoliciesResponse{{Policies: part(8, "new", 3, true)}}}
+	none := &adminNode{parts: []*quotav1.GetPoliciesResponse{{}}}
+	a := newAdmin(t, serveAdmin(t, none), serveAdmin(t, behind), serveAdmin(t, newest))
+	for want, atLeast := range map[string]*quotav1.SetVersion{"": nil, "old": {Epoch: 1, Number: 7}, "new": {Epoch: 1, Number: 8}} {
+		if set, _, _, err := a.Policies(t.Context(), atLeast); err != nil || string(set) != want {
+			t.Errorf("at least %v: %q, %v", atLeast, set, err)
+		}
+	}
+	if set, _, _, err := a.Policies(t.Context(), &quotav1.SetVersion{Epoch: 2}); err == nil || strings.Count(err.Error(), "older set of policies than version 2.0") != 3 || set != nil {
+		t.Errorf("%q, %v", set, err)
+	}
+}
+
 // TestPoliciesThatDontFitTogetherAreRefused: half a set is none.
 func TestPoliciesThatDontFitTogetherAreRefused(t *testing.T) {
 	of := func(parts ...*quotav1.PolicySetPart) (all []*quotav1.GetPoliciesResponse) {

@@ -145,16 +145,8 @@ func (e *confirmed) take(v *quotav1.PartitionVersion) {
 	switch term := e.terms[p]; {
 	case v.GetTerm() < term:
 		return
-	case v.GetTerm() == term && !earlier(v.GetVersion(), e.Versions[p]):
+	case v.GetTerm() == term && !VersionOf(v.GetVersion()).Before(VersionOf(e.Versions[p])):
 		return
 	}
 	e.terms[p], e.Versions[p] = v.GetTerm(), v.GetVersion()
-}
-
-// earlier says whether a comes before b; no set comes first.
-func earlier(a, b *quotav1.SetVersion) bool {
-	if a.GetEpoch() != b.GetEpoch() {
-		return a.GetEpoch() < b.GetEpoch()
-	}
-	return a.GetNumber() < b.GetNumber()
 }

@@ -20,22 +20,15 @@ type cluster struct {
 // home is the partition that answers for a domain what no policy matches.
 func (c *cluster) home(domain string) uint32 { return uint32(c.slots[c.seed.Slot(domain, nil, nil)]) }
 
-// version orders policy sets.
-type version struct{ epoch, number uint64 }
-
-func (v version) after(o version) bool {
-	return v.epoch > o.epoch || v.epoch == o.epoch && v.number > o.number
-}
-
 // policySet is a set that partitions enforce, prepared for resolving. It never changes.
 type policySet struct {
 	*policy.Compiled
-	version   version
+	version   Version
 	names     []string // "namespace/name" of each policy
 	revisions [][]byte
 }
 
-func newPolicySet(v version, canonical []byte) (*policySet, error) {
+func newPolicySet(v Version, canonical []byte) (*policySet, error) {
 	parsed, err := policy.ParseCanonical(canonical)
 	if err != nil {
 		return nil, err
@@ -75,7 +68,7 @@ func resolve(q *question, c *cluster, s *policySet) *plan {
 	charges, _ := s.ResolveCheck(make([]policy.Charge, 0, len(q.descriptors)), q.domain, q.descriptors, q.cost)
 	p := &plan{
 		set: s, charges: charges,
-		resolution: &quotav1.Resolution{SetEpoch: s.version.epoch, SetVersion: s.version.number},
+		resolution: &quotav1.Resolution{SetEpoch: s.version.Epoch, SetVersion: s.version.Number},
 	}
 	if len(charges) > 0 {
 		p.resolution.Policies = make([]*quotav1.ResolvedPolicy, len(charges))

@@ -172,13 +172,13 @@ func readCluster(m *quotav1.Cluster) (*cluster, error) {
 
 // hearPolicies prepares a newer set. One that this version can't enforce is left: until it is replaced the
 // leaders' own resolutions have to do.
-func (c *Client) hearPolicies(v version, canonical []byte) {
-	if s := c.table.view.Load().set; s != nil && !v.after(s.version) {
+func (c *Client) hearPolicies(v Version, canonical []byte) {
+	if s := c.table.view.Load().set; s != nil && !s.version.Before(v) {
 		return
 	}
 	s, err := newPolicySet(v, canonical)
 	if err != nil {
-		c.log.Error("a policy set can't be taken", "epoch", v.epoch, "version", v.number, "error", err)
+		c.log.Error("a policy set can't be taken", "epoch", v.Epoch, "version", v.Number, "error", err)
 		return
 	}
 	c.table.adopt(s)
@@ -186,14 +186,14 @@ func (c *Client) hearPolicies(v version, canonical []byte) {
 
 // assembly puts the parts of a set together.
 type assembly struct {
-	version version
+	version Version
 	size    uint64
 	json    []byte
 }
 
 // add returns the set when it is whole.
-func (a *assembly) add(m *quotav1.PolicySetPart) ([]byte, version, error) {
-	v := version{m.GetVersion().GetEpoch(), m.GetVersion().GetNumber()}
+func (a *assembly) add(m *quotav1.PolicySetPart) ([]byte, Version, error) {
+	v := VersionOf(m.GetVersion())
 	if len(a.json) == 0 || v != a.version { // the next one may begin before the last has ended
 		*a = assembly{version: v, size: m.GetSize()}
 	}

@@ -77,15 +77,7 @@ func versionOf(v *quotav1.SetVersion) string {
 	if v == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d.%d", v.GetEpoch(), v.GetNumber())
-}
-
-// isAtLeast says whether a set of version v, nil for none, is that of version least or a later one.
-func isAtLeast(v, least *quotav1.SetVersion) bool {
-	if v.GetEpoch() != least.GetEpoch() {
-		return v.GetEpoch() > least.GetEpoch()
-	}
-	return v.GetNumber() >= least.GetNumber()
+	return client.VersionOf(v).String()
 }
 
 // printable is a text that came over the wire, without what a terminal would obey.

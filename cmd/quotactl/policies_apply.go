@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,13 +72,11 @@ func (a *application) options() (*quotav1.ApplyOptions, error) {
 	if a.expected == "" {
 		return options, nil
 	}
-	epoch, number, _ := strings.Cut(a.expected, ".")
-	e, badEpoch := strconv.ParseUint(epoch, 10, 64)
-	n, badNumber := strconv.ParseUint(number, 10, 64)
-	if badEpoch != nil || badNumber != nil {
-		return nil, fmt.Errorf("--expected %q: not EPOCH.NUMBER, as in 1.6", a.expected)
+	v, err := client.ParseVersion(a.expected)
+	if err != nil {
+		return nil, fmt.Errorf("--expected %w", err)
 	}
-	options.Expected = &quotav1.SetVersion{Epoch: e, Number: n}
+	options.Expected = v.Message()
 	return options, nil
 }
 
@@ -181,7 +177,7 @@ func setName(hash []byte) string {
 func showEnforced(out io.Writer, version *quotav1.SetVersion, partitions []*quotav1.PartitionVersion) (behind int) {
 	var lines []string
 	for _, p := range partitions {
-		if !isAtLeast(p.GetVersion(), version) {
+		if client.VersionOf(p.GetVersion()).Before(client.VersionOf(version)) {
 			lines = append(lines, fmt.Sprintf("partition %d enforces %s", p.GetPartition(), versionOf(p.GetVersion())))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
@@ -44,11 +45,11 @@ func BenchmarkReadAThousand(b *testing.B) {
 
 // BenchmarkPlanAThousand plans with all of them in force, and one changed.
 func BenchmarkPlanAThousand(b *testing.B) {
-	w := &world{force: newForce(setOf(b), version{})}
+	w := &world{force: newForce(setOf(b), client.Version{})}
 	for _, o := range many() {
 		w.objects = append(w.objects, &object{name: name{o.Namespace, o.Name}, reading: read(o), created: o.CreationTimestamp.Time})
 	}
-	w.force = newForce(makePlan(w).set, version{1, 1})
+	w.force = newForce(makePlan(w).set, client.Version{Epoch: 1, Number: 1})
 	changed := *w.objects[500]
 	changed.policy.Limits = append(changed.policy.Limits[:0:0], changed.policy.Limits...)
 	changed.policy.Limits[0].Amount = 4

@@ -4,26 +4,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
 // memory knows which generation of an object the set in force holds, and since which version. The set itself has no
 // generations.
 type memory struct {
-	newest  version // of the sets that were seen
+	newest  client.Version // of the sets that were seen
 	objects map[types.UID]holding
 }
 
 // holding is what the set in force has of an object.
 type holding struct {
 	revision   uint64
-	generation int64   // 0: not known
-	since      version // in force since then without a gap, as far as this process has seen
+	generation int64          // 0: not known
+	since      client.Version // in force since then without a gap, as far as this process has seen
 }
 
 // see takes in the set in force, and forgets objects that are gone.
 func (m *memory) see(objects []*declared, readings map[types.UID]reading, f *force) {
-	unbroken, next := f.version.follows(m.newest), map[types.UID]holding{}
+	unbroken, next := follows(f.version, m.newest), map[types.UID]holding{}
 	for _, o := range objects {
 		at, there := f.byName[o.at()]
 		if !there {
@@ -67,7 +68,7 @@ func written(o *declared) int64 {
 // enforcedBy counts the partitions that are confirmed to enforce what the set in force holds of an object.
 func (h holding) enforcedBy(o *observation) (n int) {
 	for _, v := range o.confirmed {
-		if !v.before(h.since) && !o.force.version.before(v) {
+		if !v.Before(h.since) && !o.force.version.Before(v) {
 			n++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
@@ -39,7 +40,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Policy sets sent to the nodes, by what became of them: changed, refused or failed.")), []string{"result"}),
 	}
 	m.objects(nil)
-	m.version(version{})
+	m.version(client.Version{})
 	for _, result := range []string{"changed", "refused", "failed"} {
 		m.applies.WithLabelValues(result)
 	}
@@ -86,7 +87,7 @@ func (m *Metrics) nodes(o *observation, r *removals) {
 	m.version(o.force.version)
 }
 
-func (m *Metrics) version(v version) {
-	m.set.WithLabelValues("epoch").Set(float64(v.epoch))
-	m.set.WithLabelValues("number").Set(float64(v.number))
+func (m *Metrics) version(v client.Version) {
+	m.set.WithLabelValues("epoch").Set(float64(v.Epoch))
+	m.set.WithLabelValues("number").Set(float64(v.Number))
 }

@@ -16,40 +16,16 @@ type Nodes interface {
 	Apply(context.Context, []byte, *quotav1.ApplyOptions) (*quotav1.ApplyPoliciesResponse, error)
 }
 
-// version is a set's; the zero one is none's.
-type version struct{ epoch, number uint64 }
-
-func versionOf(m *quotav1.SetVersion) version { return version{m.GetEpoch(), m.GetNumber()} }
-
-func (v version) wire() *quotav1.SetVersion {
-	return &quotav1.SetVersion{Epoch: v.epoch, Number: v.number}
-}
-
-func (v version) before(o version) bool {
-	return v.epoch < o.epoch || v.epoch == o.epoch && v.number < o.number
-}
-
 // follows says that no other version was in force between o and v.
-func (v version) follows(o version) bool {
-	return v == o || v.epoch == o.epoch && v.number == o.number+1
-}
-
-// String is as statuses and quotactl have it.
-func (v version) String() string { return fmt.Sprintf("%d.%d", v.epoch, v.number) }
-
-// parseVersion reads what String wrote; anything else is the zero version.
-func parseVersion(text string) (v version) {
-	if n, err := fmt.Sscanf(text, "%d.%d", &v.epoch, &v.number); n != 2 || err != nil || v.String() != text {
-		return version{}
-	}
-	return v
+func follows(v, o client.Version) bool {
+	return v == o || v.Epoch == o.Epoch && v.Number == o.Number+1
 }
 
 // observation is what the nodes say at one moment.
 type observation struct {
 	force      *force
 	partitions int
-	confirmed  map[uint32]version // of the partitions whose leaders a majority has confirmed
+	confirmed  map[uint32]client.Version // of the partitions whose leaders a majority has confirmed
 }
 
 // observe asks the nodes. A set that is the same as before isn't read again.
@@ -58,19 +34,19 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 	if err != nil {
 		return nil, fmt.Errorf("ask the nodes what they enforce: %w", err)
 	}
-	o := &observation{partitions: e.Partitions, confirmed: map[uint32]version{}}
-	var newest version // of what a majority has confirmed: a node that is behind is found out
+	o := &observation{partitions: e.Partitions, confirmed: map[uint32]client.Version{}}
+	var newest client.Version // of what a majority has confirmed: a node that is behind is found out
 	for p, v := range e.Versions {
-		o.confirmed[p] = versionOf(v)
-		if newest.before(o.confirmed[p]) {
+		o.confirmed[p] = client.VersionOf(v)
+		if newest.Before(o.confirmed[p]) {
 			newest = o.confirmed[p]
 		}
 	}
-	canonical, wire, _, err := nodes.Policies(ctx, newest.wire())
+	canonical, wire, _, err := nodes.Policies(ctx, newest.Message())
 	if err != nil {
 		return nil, fmt.Errorf("ask the nodes for the policies in force: %w", err)
 	}
-	v, cluster := versionOf(wire), string(e.Cluster)
+	v, cluster := client.VersionOf(wire), string(e.Cluster)
 	if before != nil && before.version == v && before.cluster == cluster {
 		o.force = before
 		return o, nil
@@ -89,7 +65,7 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 // everywhere says that every partition is confirmed to enforce the set in force, or a later one.
 func (o *observation) everywhere() bool {
 	for _, v := range o.confirmed {
-		if v.before(o.force.version) {
+		if v.Before(o.force.version) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/policy"
@@ -54,9 +55,9 @@ type world struct {
 
 // force is the policy set in force.
 type force struct {
-	set     policy.Set // normalized
-	version version    // zero: none is in force yet
-	cluster string     // whose set it is: another cluster counts its versions anew
+	set     policy.Set     // normalized
+	version client.Version // zero: none is in force yet
+	cluster string         // whose set it is: another cluster counts its versions anew
 	byName  map[name]int
 	byQuota map[name]int
 	sizes   []int    // of the policies, in bytes
@@ -64,7 +65,7 @@ type force struct {
 	revs    []uint64 // their revisions
 }
 
-func newForce(set policy.Set, v version) *force {
+func newForce(set policy.Set, v client.Version) *force {
 	f := &force{set: set, version: v, byName: map[name]int{}, byQuota: map[name]int{}}
 	for i := range set.Policies {
 		p := &set.Policies[i]
@@ -238,7 +239,7 @@ func (p *planner) ordered() []policy.Policy {
 
 // changes says whether the plan's set is another one than that in force.
 func (pl *plan) changes(f *force) bool {
-	return f.version == (version{}) || !reflect.DeepEqual(pl.set, f.set)
+	return f.version == (client.Version{}) || !reflect.DeepEqual(pl.set, f.set)
 }
 
 // withhold takes what the nodes have against a set, and says which objects' newest revisions have to stay out: those that it

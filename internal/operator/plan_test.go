@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/policy"
@@ -65,7 +66,7 @@ func objectOf(t testing.TB, second int, line string) *object {
 // worldOf has objects in the order of their creation, and a set in force.
 func worldOf(t testing.TB, objects, force []string) *world {
 	t.Helper()
-	w := &world{now: settled, settle: time.Second, missed: map[name]time.Time{}, force: newForce(setOf(t, force...), version{1, 7})}
+	w := &world{now: settled, settle: time.Second, missed: map[name]time.Time{}, force: newForce(setOf(t, force...), client.Version{Epoch: 1, Number: 7})}
 	for i, line := range objects {
 		w.objects = append(w.objects, objectOf(t, i, line))
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/internal/policy"
 )
 
@@ -151,7 +152,7 @@ func strangers(t *testing.T, w *world, pl *plan) {
 func settles(t *testing.T, w *world, pl *plan) {
 	next := *w
 	for range 3 {
-		next.force, next.of = newForce(pl.set, version{1, next.force.version.number + 1}), pl.removals.of
+		next.force, next.of = newForce(pl.set, client.Version{Epoch: 1, Number: next.force.version.Number + 1}), pl.removals.of
 		again := makePlan(&next)
 		waits := pl.removals.gone
 		for _, v := range pl.verdicts {
@@ -162,7 +163,7 @@ func settles(t *testing.T, w *world, pl *plan) {
 		}
 		pl = again
 	}
-	if pl.changes(newForce(pl.set, version{1, 1})) {
+	if pl.changes(newForce(pl.set, client.Version{Epoch: 1, Number: 1})) {
 		t.Errorf("no rest")
 	}
 }

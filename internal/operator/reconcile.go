@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	quorate "github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	quotav1 "github.com/quorate/quorate/api/quota/v1"
 	"github.com/quorate/quorate/internal/policy"
@@ -185,7 +186,7 @@ func (p *pass) take(f *force) {
 
 // blind says of each object that no node tells what is in force.
 func (p *pass) blind(ctx context.Context) error {
-	p.take(cmp.Or(p.force, newForce(policy.Set{}, version{})))
+	p.take(cmp.Or(p.force, newForce(policy.Set{}, quorate.Version{})))
 	p.cfg.Metrics.confirmed.Set(0)
 	return p.write(ctx)
 }
@@ -199,7 +200,7 @@ func (p *pass) act(ctx context.Context) (applied bool, err error) {
 		case err != nil:
 			return false, err
 		case len(response.GetProblems()) == 0:
-			p.force = newForce(p.plan.set, versionOf(response.GetVersion()))
+			p.force = newForce(p.plan.set, quorate.VersionOf(response.GetVersion()))
 			p.force.cluster = p.seen.force.cluster
 			return true, nil
 		}
@@ -216,7 +217,7 @@ func (p *pass) apply(ctx context.Context) (*quotav1.ApplyPoliciesResponse, error
 	defer cancel()
 	result := "failed"
 	defer func() { p.cfg.Metrics.applies.WithLabelValues(result).Inc() }()
-	response, err := p.cfg.Nodes.Apply(ctx, p.plan.set.Canonical(), &quotav1.ApplyOptions{Expected: p.seen.force.version.wire()})
+	response, err := p.cfg.Nodes.Apply(ctx, p.plan.set.Canonical(), &quotav1.ApplyOptions{Expected: p.seen.force.version.Message()})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("apply the policies: %w", err)
@@ -226,7 +227,7 @@ func (p *pass) apply(ctx context.Context) (*quotav1.ApplyPoliciesResponse, error
 		return nil, errors.New("apply the policies: the node names no version of them")
 	default:
 		result = "changed"
-		p.cfg.Log.Info("policies applied", "version", versionOf(response.GetVersion()).String(), "policies", len(p.plan.set.Policies))
+		p.cfg.Log.Info("policies applied", "version", quorate.VersionOf(response.GetVersion()).String(), "policies", len(p.plan.set.Policies))
 	}
 	return response, nil
 }

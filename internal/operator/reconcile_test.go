@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	quorate "github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 	"github.com/quorate/quorate/internal/policy"
 )
@@ -73,7 +74,7 @@ func TestAPartitionAtAVersionThatNobodyHasSeenCountsForNothing(t *testing.T) {
 		g.apply("a/p 3")
 		g.rest()
 		g.nodes.stuck[0] = true
-		g.nodes.enforce[0] = version{1, 2}
+		g.nodes.enforce[0] = quorate.Version{Epoch: 1, Number: 2}
 		g.nodes.take(policy.Set{}) // 1.2, which has nothing
 		g.nodes.take(setOf(t, "a/p"))
 		g.nodes.set.Domains = []policy.Domain{{Name: "shared", OnNoMatchAllow: true}} // 1.3, which is as it should be
@@ -146,7 +147,7 @@ func TestTheGenerationThatStaysIsKnownAfterARestart(t *testing.T) {
 		died := false
 		g.r.client = interceptor.NewClient(g.kube, interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				if died = g.nodes.version == (version{1, 3}); died {
+				if died = g.nodes.version == (quorate.Version{Epoch: 1, Number: 3}); died {
 					return context.Canceled
 				}
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)

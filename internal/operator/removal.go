@@ -77,7 +77,12 @@ func (p *planner) settling(gone []policy.Policy) time.Duration {
 			since = p.now
 		}
 		p.plan.missed[q] = since
-		first, last = slices.MinFunc([]time.Time{first, since}, time.Time.Compare), slices.MaxFunc([]time.Time{last, since}, time.Time.Compare)
+		if since.Before(first) {
+			first = since
+		}
+		if since.After(last) {
+			last = since
+		}
 	}
 	return max(0, min(last.Add(p.settle).Sub(p.now), first.Add(patience*p.settle).Sub(p.now)))
 }

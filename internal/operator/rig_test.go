@@ -39,9 +39,9 @@ import (
 type cluster struct {
 	mu         sync.Mutex
 	set        policy.Set
-	version    version
+	version    quorate.Version
 	gone       []policy.Tombstone
-	enforce    map[uint32]version
+	enforce    map[uint32]quorate.Version
 	cut, stuck map[uint32]bool // nobody confirms these; these follow no more
 	away       bool            // no node answers
 	id         string          // of the cluster
@@ -52,7 +52,7 @@ type cluster struct {
 const partitions = 3
 
 func newCluster() *cluster {
-	return &cluster{enforce: map[uint32]version{}, cut: map[uint32]bool{}, stuck: map[uint32]bool{}}
+	return &cluster{enforce: map[uint32]quorate.Version{}, cut: map[uint32]bool{}, stuck: map[uint32]bool{}}
 }
 
 var errAway = status.Error(codes.Unavailable, "no node answers")
@@ -67,7 +67,7 @@ func (c *cluster) Enforced(context.Context) (*quorate.Enforced, error) {
 	e := &quorate.Enforced{Cluster: []byte(c.id), Partitions: partitions, Versions: map[uint32]*quotav1.SetVersion{}}
 	for p := range uint32(partitions) {
 		if !c.cut[p] {
-			e.Versions[p] = c.enforce[p].wire()
+			e.Versions[p] = c.enforce[p].Message()
 		}
 	}
 	return e, nil
@@ -80,10 +80,10 @@ func (c *cluster) Policies(context.Context, *quotav1.SetVersion) ([]byte, *quota
 	if c.away {
 		return nil, nil, nil, errAway
 	}
-	if c.version == (version{}) {
+	if c.version == (quorate.Version{}) {
 		return nil, nil, nil, nil
 	}
-	return c.set.Canonical(), c.version.wire(), nil, nil
+	return c.set.Canonical(), c.version.Message(), nil, nil
 }
 
 // Apply is part of [Nodes].
@@ -98,7 +98,7 @@ func (c *cluster) Apply(_ context.Context, text []byte, o *quotav1.ApplyOptions)
 	switch {
 	case c.away:
 		return nil, errAway
-	case o.GetExpected() != nil && versionOf(o.GetExpected()) != c.version:
+	case o.GetExpected() != nil && quorate.VersionOf(o.GetExpected()) != c.version:
 		return nil, status.Error(codes.Aborted, "another version of the policy set is in force")
 	}
 	set, err := policy.ParseCanonical(text)
@@ -106,20 +106,20 @@ func (c *cluster) Apply(_ context.Context, text []byte, o *quotav1.ApplyOptions)
 		return nil, err
 	}
 	if problems := append(set.Validate(), c.set.ChangeTo(set, c.gone)...); len(problems) > 0 {
-		return &quotav1.ApplyPoliciesResponse{Problems: wireProblems(set, problems), Version: c.version.wire()}, nil
+		return &quotav1.ApplyPoliciesResponse{Problems: wireProblems(set, problems), Version: c.version.Message()}, nil
 	}
 	c.take(set)
-	return &quotav1.ApplyPoliciesResponse{Version: c.version.wire(), Changed: true}, nil
+	return &quotav1.ApplyPoliciesResponse{Version: c.version.Message(), Changed: true}, nil
 }
 
 func (c *cluster) take(set policy.Set) {
 	for i := range c.set.Policies {
 		p := &c.set.Policies[i]
-		if newForce(set, version{}).at(newForce(set, version{}).byQuota, quotaOf(p)) == nil {
+		if newForce(set, quorate.Version{}).at(newForce(set, quorate.Version{}).byQuota, quotaOf(p)) == nil {
 			c.gone = append(c.gone, policy.Tombstone{Frame: p.Frame()})
 		}
 	}
-	c.set, c.version = set, version{1, c.version.number + 1}
+	c.set, c.version = set, quorate.Version{Epoch: 1, Number: c.version.Number + 1}
 	for p := range uint32(partitions) {
 		if !c.stuck[p] {
 			c.enforce[p] = c.version

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/api/client"
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
@@ -21,9 +22,10 @@ func statusOf(o *declared, v verdict, held bool, h *holding, seen *observation) 
 			Partitions: fmt.Sprintf("%d/%d", h.enforcedBy(seen), seen.partitions),
 		}
 		// That an earlier version held it too is no news, and no reason to write to each object when the operator starts.
-		if was := o.Status.Enforced; was != nil && was.Generation == h.generation && h.generation > 0 &&
-			parseVersion(was.Version) != (version{}) && parseVersion(was.Version).before(h.since) {
-			s.Enforced.Version = was.Version
+		if was := o.Status.Enforced; was != nil && was.Generation == h.generation && h.generation > 0 {
+			if v, err := client.ParseVersion(was.Version); err == nil && v.Before(h.since) {
+				s.Enforced.Version = was.Version
+			}
 		}
 	}
 	set(&s, o, accepted(v))
