@@ -54,6 +54,23 @@ func TestWhatANewerVersionDeclaredIsNotEnforcedInPart(t *testing.T) {
 	}
 }
 
+// TestFieldsThatComeLaterWithOneGenerationAreRead: an API server that hasn't heard of the newer CRD hands out an object without
+// its fields, and then with them.
+func TestFieldsThatComeLaterWithOneGenerationAreRead(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3")
+		g.rest()
+		o := g.object("a/p")
+		o.Spec = json.RawMessage(`{"key":["user"],"limits":[{"name":"l","rollingWindow":{"limit":9,"window":"1m"}}],"burst":{"limit":1}}`)
+		if err := g.kube.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		g.rest()
+		g.inForce("a/p=3")
+		g.want("a/p", "NotSupported NotAccepted 1@1.1 3/3")
+	})
+}
+
 // TestAValueOfAnotherTypeConcernsItsObjectOnly: as where a newer version takes text for a number, which no Go type of this
 // one can hold.
 func TestAValueOfAnotherTypeConcernsItsObjectOnly(t *testing.T) {

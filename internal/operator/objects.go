@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 	"github.com/quorate/quorate/api/policy/v1alpha1"
 )
 
-// list lists all objects, past any cache: what is put in force is what the API server says now, and a watch that died
-// without a word misleads nobody.
+// list lists all objects, past any cache: what is put in force is what the API server says now. A watch that died without a
+// word misleads nobody, nor one from before the resource definition changed, which goes on without the newer fields. For the
+// same reason an object is known by the bytes of its spec: one generation may come with other fields.
 func (p *pass) list(ctx context.Context) error {
 	var all declaredList
 	if err := p.client.List(ctx, &all); err != nil {
@@ -25,7 +27,7 @@ func (p *pass) list(ctx context.Context) error {
 	for i := range all.Items {
 		o := &all.Items[i]
 		r, known := p.readings[o.UID]
-		if !known || r.generation != o.Generation {
+		if !known || !bytes.Equal(r.spec, o.Spec) {
 			r = read(o)
 		}
 		p.objects, readings[o.UID] = append(p.objects, o), r

@@ -16,11 +16,11 @@ import (
 
 // reading is what an object's spec says.
 type reading struct {
-	generation int64         // the object's
-	policy     policy.Policy // normalized; nothing if there is a fault
-	revision   uint64
-	size       int    // of its canonical form, in bytes
-	fault      *fault // nil: none
+	spec     json.RawMessage
+	policy   policy.Policy // normalized; nothing if there is a fault
+	revision uint64
+	size     int    // of its canonical form, in bytes
+	fault    *fault // nil: none
 }
 
 // fault is why an object isn't accepted: a reason of the condition, and a text for people.
@@ -31,7 +31,7 @@ func (f *fault) Error() string { return f.message }
 
 // read reads an object as the policy that it would be in a policy file.
 func read(o *declared) reading {
-	r := reading{generation: o.Generation}
+	r := reading{spec: o.Spec}
 	set, err := parse(o)
 	if err != nil {
 		r.fault = faultOf(err)

@@ -32,14 +32,13 @@ func (w *world) newerDefinition() {
 }
 
 // TestWhatANewerDefinitionLetInIsNotEnforcedInPart: the operator was rolled back, the resource definition wasn't. Of an object
-// with fields that only the newer version knows the last good revision stays, and the status names them; also for an operator that
-// starts, and while others change.
+// with fields that only the newer version knows the last good revision stays, and the status names them; for an operator that ran
+// before the definition changed, for one that starts, and while others change.
 func TestWhatANewerDefinitionLetInIsNotEnforcedInPart(t *testing.T) {
 	w := newWorld(t)
 	w.apply("p 3", "q 3")
 	w.await("p", "Accepted Programmed 1 3/3")
 	w.await("q", "Accepted Programmed 1 3/3")
-	w.end()
 	w.newerDefinition()
 	patch := client.RawPatch(types.MergePatchType, []byte(
 		`{"spec":{"surge":5,"limits":[{"name":"per-hour","rollingWindow":{"limit":900,"window":"1h","calendar":true}}]}}`))
@@ -52,8 +51,7 @@ func TestWhatANewerDefinitionLetInIsNotEnforcedInPart(t *testing.T) {
 		_, kept, _ := unstructured.NestedInt64(o.Object, "spec", "surge")
 		return kept
 	})
-	w.begin() // a watch from before goes on with the definition from before for a while
-	w.must(w.kube.Patch(t.Context(), o, patch))
+	w.must(w.kube.Patch(t.Context(), o, patch)) // the operator's watch is from before, and goes on without the field for a while
 	for _, limit := range []string{"4", "5"} {
 		w.apply("q " + limit)
 		w.inForce("default/p=3 default/q=" + limit)
