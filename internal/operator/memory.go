@@ -2,6 +2,7 @@ package operator
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/client"
@@ -52,14 +53,14 @@ func (m *memory) see(objects []*declared, readings map[types.UID]reading, f *for
 
 // written is the generation that, by the object's own status, the set in force holds; 0: that can't be told. Before a
 // generation is put in force its object is told that it is accepted, so where the newest one that was accepted is
-// another one than that which was enforced, either may be in force.
+// another one than that which was enforced, either may be in force. So may one that the nodes refused: they are asked again.
 func written(o *declared) int64 {
 	e := o.Status.Enforced
 	if e == nil {
 		return 0
 	}
 	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAccepted)
-	if c != nil && c.Status == "True" && c.ObservedGeneration != e.Generation {
+	if c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonRefused) && c.ObservedGeneration != e.Generation {
 		return 0
 	}
 	return e.Generation

@@ -62,8 +62,8 @@ func (p *pass) statusOf(o *declared) v1alpha1.RateLimitPolicyStatus {
 	switch {
 	case p.seen == nil:
 		return lost(o, v)
-	case v.fresh && p.refused[o.UID] == o.Generation:
-		return o.Status // it was refused, and the nodes are asked once more
+	case p.acting && (!v.fresh || p.refused[o.UID] == o.Generation):
+		return o.Status // nothing is new, or what was refused is asked for once more
 	}
 	var has *holding
 	if h, there := p.memory.objects[o.UID]; there {

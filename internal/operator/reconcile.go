@@ -87,6 +87,7 @@ type pass struct {
 	plan    *plan
 	seen    *observation
 	shown   *corev1.ConfigMap // of held removals, as it was
+	acting  bool              // the set is about to change
 }
 
 // Reconcile looks at everything; which event it was makes no difference. Where it has changed something it looks again at
@@ -136,11 +137,12 @@ func (p *pass) bring(ctx context.Context) (again time.Duration, err error) {
 	}
 	if p.plan.changes(p.seen.force) {
 		// First each object learns that its revision is accepted: so whoever comes after a crash knows which one may be in force.
+		p.acting = true
 		if err := p.write(ctx); err != nil {
 			p.cfg.Log.Warn("not every object learned what is asked for", "error", err)
 		}
 		applied, err := p.act(ctx)
-		p.refused = p.refusals()
+		p.acting, p.refused = false, p.refusals()
 		if applied || err != nil {
 			return atOnce, err
 		}

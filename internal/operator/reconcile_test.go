@@ -381,6 +381,27 @@ func TestAPartitionThatIsBackSoonIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestAChangeTellsOnlyWhomItConcerns: not all objects that a partition has no leader for the moment.
+func TestAChangeTellsOnlyWhomItConcerns(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3", "a/q 3")
+		g.rest()
+		g.nodes.cut[1] = true
+		writes := g.writes
+		g.apply("a/p 4")
+		if _, err := g.once(); err != nil {
+			t.Fatal(err)
+		}
+		g.want("a/q", "Accepted Programmed 1@1.1 3/3")
+		if g.writes != writes+1 {
+			t.Errorf("%d statuses were written", g.writes-writes)
+		}
+		g.nodes.cut[1] = false
+		g.rest()
+		g.want("a/p", "Accepted Programmed 2@1.2 3/3")
+	})
+}
+
 // TestNothingIsSaidOfASetThatIsOvertaken: another set came while a partition had yet to follow.
 func TestNothingIsSaidOfASetThatIsOvertaken(t *testing.T) {
 	in(t, func(t *testing.T, g *rig) {
