@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/configfile"
 )
@@ -129,12 +128,12 @@ func setNodes(s *settings, text string) error {
 	s.nodes = nil
 	var faults []error
 	for address := range strings.SplitSeq(text, ",") {
-		switch err := checkAddress(address, 1); {
+		switch host, _, err := command.SplitAddress(address, 1); {
 		case err != nil:
 			faults = append(faults, err)
 		case slices.Contains(s.nodes, address):
 			faults = append(faults, fmt.Errorf("%q is given twice", address))
-		case strings.HasPrefix(address, ":"):
+		case host == "":
 			faults = append(faults, fmt.Errorf("%q has no host", address))
 		}
 		s.nodes = append(s.nodes, address)
@@ -157,21 +156,9 @@ func join(faults []error) error {
 func setAddress(of func(*settings) *string) func(*settings, string) error {
 	return func(s *settings, text string) error {
 		*of(s) = text
-		return checkAddress(text, 0)
+		_, _, err := command.SplitAddress(text, 0)
+		return err
 	}
-}
-
-// checkAddress resolves nothing: that is for whoever dials or listens.
-func checkAddress(text string, leastPort uint64) error {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return fmt.Errorf("%q is not HOST:PORT, as in 127.0.0.1:8081", text)
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n < leastPort || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q has no port from %d to 65535", text, leastPort)
-	}
-	return nil
 }
 
 func setFile(of func(*settings) *string) func(*settings, string) error {
@@ -184,9 +171,7 @@ func setFile(of func(*settings) *string) func(*settings, string) error {
 	}
 }
 
-func setLevel(s *settings, text string) error {
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, text) {
-		return fmt.Errorf("%q is not one of debug, info, warn, error", text)
-	}
-	return s.level.UnmarshalText([]byte(text))
+func setLevel(s *settings, text string) (err error) {
+	s.level, err = command.ParseLevel(text)
+	return err
 }

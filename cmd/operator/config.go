@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/access"
 	"github.com/quorate/quorate/internal/configfile"
 	"github.com/quorate/quorate/internal/operator/issuer"
@@ -68,12 +67,12 @@ func (r *reader) fields() []configfile.Field {
 		{Name: "domains", Read: func(v configfile.Value) { r.domains = v.Node() }},
 		{Name: "allowedDomains", Read: func(v configfile.Value) { v.Each(r.readAllowance) }},
 		{Name: "certificates", Read: r.readCertificates},
-		{Name: "resync", Read: intoDuration(&r.Resync)},
+		{Name: "resync", Read: into(&r.Resync, parseDuration)},
 		{Name: "leaderElection", Read: configfile.IntoBool(&r.LeaderElection)},
 		{Name: "metricsAddress", Read: configfile.IntoText(&r.MetricsAddress)},
 		{Name: "healthAddress", Read: configfile.IntoText(&r.HealthAddress)},
 		{Name: "namespace", Read: configfile.IntoText(&r.Namespace)},
-		{Name: "logLevel", Read: r.readLevel},
+		{Name: "logLevel", Read: into(&r.LogLevel, command.ParseLevel)},
 	}
 }
 
@@ -106,34 +105,32 @@ func (r *reader) readCertificates(v configfile.Value) {
 	v.Fields(
 		configfile.Field{Name: "nodes", Read: configfile.IntoTexts(&c.Nodes)},
 		configfile.Field{Name: "prefix", Read: configfile.IntoText(&c.Prefix)},
-		configfile.Field{Name: "lifetime", Read: intoDuration(&c.Lifetime)},
+		configfile.Field{Name: "lifetime", Read: into(&c.Lifetime, parseDuration)},
 		configfile.Field{Name: "gatewayNamespaces", Read: configfile.IntoTexts(&c.GatewayNamespaces)},
 	)
 }
 
-// intoDuration reads a duration that is written as in policies. None is 0, which stands for the default.
-func intoDuration(to *time.Duration) func(configfile.Value) {
+// into reads what parse reads; what is wrong with it is parse's error.
+func into[T any](to *T, parse func(string) (T, error)) func(configfile.Value) {
 	return func(v configfile.Value) {
-		text, ok := v.Scalar()
-		if !ok {
-			return
-		}
-		ns, err := policy.ParseDuration(text)
-		switch {
-		case err != nil:
-			v.Refuse("%v", err)
-		case ns == 0:
-			v.Refuse("%s is not above 0", text)
-		default:
-			*to = time.Duration(ns)
+		if text, ok := v.Scalar(); ok {
+			value, err := parse(text)
+			if err != nil {
+				v.Refuse("%v", err)
+				return
+			}
+			*to = value
 		}
 	}
 }
 
-func (r *reader) readLevel(v configfile.Value) {
-	if text, ok := v.Text(); ok && r.LogLevel.UnmarshalText([]byte(text)) != nil {
-		v.Refuse("%q is not one of debug, info, warn, error", text)
+// parseDuration reads a duration that is written as in policies. None is 0, which stands for the default.
+func parseDuration(text string) (time.Duration, error) {
+	ns, err := policy.ParseDuration(text)
+	if err == nil && ns == 0 {
+		err = fmt.Errorf("%s is not above 0", text)
 	}
+	return time.Duration(ns), err
 }
 
 // check looks at what was read.
@@ -142,14 +139,18 @@ func (r *reader) check() {
 		r.Add("nodes", "is required: the gRPC addresses of all nodes")
 	}
 	for i, address := range r.Nodes {
-		path := fmt.Sprintf("nodes[%d]", i)
-		r.checkAddress(path, address, 1)
-		if host, _, _ := net.SplitHostPort(address); host == "" || slices.Contains(r.Nodes[:i], address) {
-			r.Add(path, "%q has no host, or is given twice", address)
+		switch host, _, err := command.SplitAddress(address, 1); {
+		case err != nil:
+			r.Add(fmt.Sprintf("nodes[%d]", i), "%v", err)
+		case host == "" || slices.Contains(r.Nodes[:i], address):
+			r.Add(fmt.Sprintf("nodes[%d]", i), "%q has no host, or is given twice", address)
 		}
 	}
-	r.checkAddress("metricsAddress", r.MetricsAddress, 0)
-	r.checkAddress("healthAddress", r.HealthAddress, 0)
+	for _, at := range [...]struct{ path, address string }{{"metricsAddress", r.MetricsAddress}, {"healthAddress", r.HealthAddress}} {
+		if _, _, err := command.SplitAddress(at.address, 0); err != nil {
+			r.Add(at.path, "%v", err)
+		}
+	}
 	if r.Namespace == "" {
 		r.Add("namespace", "is required, here or by the environment variable POD_NAMESPACE: the operator's own")
 	}
@@ -158,13 +159,6 @@ func (r *reader) check() {
 	}
 	r.checkDomains()
 	r.checkCertificates()
-}
-
-func (r *reader) checkAddress(path, address string, least uint64) {
-	_, port, err := net.SplitHostPort(address)
-	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n < least {
-		r.Add(path, "%q is not HOST:PORT, as in 10.0.0.1:8081", address)
-	}
 }
 
 // checkDomains reads domains as the policy file does, so that the answer is the nodes'.

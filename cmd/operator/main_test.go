@@ -44,13 +44,12 @@ domains:
 allowedDomains:
 - {namespace: media}
 leaderElection: perhaps
-`: `F:1: nodes[1]: "b" is not HOST:PORT, as in 10.0.0.1:8081
-F:1: nodes[1]: "b" has no host, or is given twice
+`: `F:1: nodes[1]: "b" is not HOST:PORT, as in 127.0.0.1:8081
 F:1: nodes[2]: "a:8081" has no host, or is given twice
 F:1: namespace: is required, here or by the environment variable POD_NAMESPACE: the operator's own
 F:2: nodez: unknown field; known are nodes, tls, domains, allowedDomains, certificates, resync, leaderElection, metricsAddress, healthAddress, namespace, logLevel
 F:3: resync: "1d" is not a duration; write 24h
-F:4: metricsAddress: "nowhere" is not HOST:PORT, as in 10.0.0.1:8081
+F:4: metricsAddress: "nowhere" is not HOST:PORT, as in 127.0.0.1:8081
 F:5: tls.cert: is required
 F:5: tls.key: is required
 F:7: domains[0].onNoMatch: "allow" is not one of Deny, Allow

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy"
 )
 
@@ -108,7 +109,7 @@ var configFields = []configField{
 		set: into(func(c *runConfig) *time.Duration { return &c.Election }, parseElection)},
 	{path: "logLevel", kind: aLevel, fallback: "warn", flag: "log-level",
 		doc: "least level of the log on stderr: debug, info, warn or error",
-		set: into(func(c *runConfig) *slog.Level { return &c.LogLevel }, parseLevel)},
+		set: into(func(c *runConfig) *slog.Level { return &c.LogLevel }, command.ParseLevel)},
 }
 
 // last is the node that is being read.
@@ -137,7 +138,7 @@ func parseLabel(text string) (string, error) {
 	const most = 63
 	if text == "" || len(text) > most || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
 		strings.HasPrefix(text, "-") || strings.HasSuffix(text, "-") {
-		return "", fmt.Errorf("%q is not a DNS label: a-z, 0-9 and inner hyphens, at most %d", clip(text), most)
+		return "", fmt.Errorf("%q is not a DNS label: a-z, 0-9 and inner hyphens, at most %d", command.Clip(text), most)
 	}
 	return text, nil
 }
@@ -148,7 +149,7 @@ func parseZone(text string) (string, error) {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._", c))
 	}
 	if text == "" || len(text) > most || strings.ContainsFunc(text, strange) {
-		return "", fmt.Errorf("%q is not a zone: letters, digits, '-', '.' and '_', at most %d", clip(text), most)
+		return "", fmt.Errorf("%q is not a zone: letters, digits, '-', '.' and '_', at most %d", command.Clip(text), most)
 	}
 	return text, nil
 }
@@ -157,7 +158,7 @@ func parseNumber(least, most int) func(string) (int, error) {
 	return func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || strconv.Itoa(n) != text {
-			return 0, fmt.Errorf("%q is not a whole number; write its digits alone", clip(text))
+			return 0, fmt.Errorf("%q is not a whole number; write its digits alone", command.Clip(text))
 		}
 		if n < least || n > most {
 			return 0, fmt.Errorf("%d is out of range, %d to %d", n, least, most)
@@ -168,7 +169,7 @@ func parseNumber(least, most int) func(string) (int, error) {
 
 func parseReplication(text string) (int, error) {
 	if text != "3" && text != "5" {
-		return 0, fmt.Errorf("%q is not 3 or 5: a partition outlives the loss of one replica of three, or of two of five", clip(text))
+		return 0, fmt.Errorf("%q is not 3 or 5: a partition outlives the loss of one replica of three, or of two of five", command.Clip(text))
 	}
 	return int(text[0] - '0'), nil
 }
@@ -179,7 +180,7 @@ func parseReplication(text string) (int, error) {
 func parseDialled(text string) (string, error) {
 	host, err := checkAddress(text, 1)
 	if at, bad := netip.ParseAddr(host); err == nil && bad == nil && at.IsUnspecified() {
-		return "", fmt.Errorf("%q is no address that others can dial; write the machine's own", clip(text))
+		return "", fmt.Errorf("%q is no address that others can dial; write the machine's own", command.Clip(text))
 	}
 	return text, err
 }
@@ -196,19 +197,15 @@ func parseAnyPort(text string) (string, error) {
 }
 
 func checkAddress(text string, leastPort uint64) (host string, err error) {
-	host, digits, err := net.SplitHostPort(text)
+	host, digits, err := command.SplitAddress(text, leastPort)
 	if err != nil {
-		return "", fmt.Errorf("%q is not HOST:PORT, as in 127.0.0.1:7001", clip(text))
-	}
-	port, err := strconv.ParseUint(digits, 10, 16)
-	if err != nil || port < leastPort || strconv.FormatUint(port, 10) != digits {
-		return "", fmt.Errorf("%q has no port from %d to 65535", clip(text), leastPort)
+		return "", err
 	}
 	if host == "" {
-		return "", fmt.Errorf("%q has no host; write 127.0.0.1:%s for this machine alone, 0.0.0.0:%s to listen for all", clip(text), digits, digits)
+		return "", fmt.Errorf("%q has no host; write 127.0.0.1:%s for this machine alone, 0.0.0.0:%s to listen for all", command.Clip(text), digits, digits)
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) {
-		return "", fmt.Errorf("%q: its host is no IP address and no host name", clip(text))
+		return "", fmt.Errorf("%q: its host is no IP address and no host name", command.Clip(text))
 	}
 	return host, nil
 }
@@ -254,9 +251,9 @@ func parseSize(least, most uint64) func(string) (uint64, error) {
 			if high, size := bits.Mul64(n, unit.bytes); high == 0 && least <= size && size <= most {
 				return size, nil
 			}
-			return 0, fmt.Errorf("%s is out of range, %s to %s", clip(text), formatSize(least), formatSize(most))
+			return 0, fmt.Errorf("%s is out of range, %s to %s", command.Clip(text), formatSize(least), formatSize(most))
 		}
-		return 0, fmt.Errorf("%q is not a size; write it as 64MiB or 1GiB", clip(text))
+		return 0, fmt.Errorf("%q is not a size; write it as 64MiB or 1GiB", command.Clip(text))
 	}
 }
 
@@ -277,26 +274,7 @@ func parseElection(text string) (time.Duration, error) {
 		return 0, err
 	}
 	if d := time.Duration(ns); d < least || d > most {
-		return 0, fmt.Errorf("%s is out of range, %v to %v", clip(text), least, most)
+		return 0, fmt.Errorf("%s is out of range, %v to %v", command.Clip(text), least, most)
 	}
 	return time.Duration(ns), nil
-}
-
-var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-
-func parseLevel(text string) (slog.Level, error) {
-	level, ok := logLevels[text]
-	if !ok {
-		return 0, fmt.Errorf("%q is not one of debug, info, warn, error", clip(text))
-	}
-	return level, nil
-}
-
-// clip is the front of a long text.
-func clip(text string) string {
-	const enough = 60
-	if len(text) > enough {
-		return text[:enough] + "..."
-	}
-	return text
 }

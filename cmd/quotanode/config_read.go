@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/quorate/quorate/cmd/internal/command"
 )
 
 // read takes what the file says. Nothing of it is ignored.
@@ -65,7 +67,7 @@ func (r *configReader) mapping(n *yaml.Node, path, pattern string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
-			r.addAt(place{line: key.Line}, path, "has a name that is not a string: %s", clip(key.Value))
+			r.addAt(place{line: key.Line}, path, "has a name that is not a string: %s", command.Clip(key.Value))
 			continue
 		}
 		name := key.Value
@@ -149,10 +151,10 @@ func (r *configReader) scalar(n *yaml.Node, path string, f *configField) {
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 	switch {
 	case f.kind == aNumber && quoted:
-		r.add(path, "%q is a string, not a number; leave out the quotes", clip(n.Value))
+		r.add(path, "%q is a string, not a number; leave out the quotes", command.Clip(n.Value))
 		return
 	case f.kind != aNumber && f.kind != aSize && f.kind != aDuration && n.ShortTag() != "!!str":
-		r.add(path, "%s is not a string; quote it: %q", clip(n.Value), clip(n.Value))
+		r.add(path, "%s is not a string; quote it: %q", command.Clip(n.Value), command.Clip(n.Value))
 		return
 	}
 	text := n.Value

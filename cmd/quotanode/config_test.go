@@ -156,7 +156,7 @@ f:5: replication: "4" is not 3 or 5: a partition outlives the loss of one replic
 f:7: nodes[0].links: "n1:0" has no port from 1 to 65535
 f:7: nodes[0].grpc: ":8081" has no host; write 127.0.0.1:8081 for this machine alone, 0.0.0.0:8081 to listen for all
 f:7: nodes[0].zon: unknown field; known here are name, links, grpc, zone
-f:8: nodes[1].links: "n2" is not HOST:PORT, as in 127.0.0.1:7001
+f:8: nodes[1].links: "n2" is not HOST:PORT, as in 127.0.0.1:8081
 f:8: nodes[1].grpc: "0.0.0.0:8081" is no address that others can dial; write the machine's own
 f:8: nodes[1].name: is given twice
 f:9: nodes[2]: is a single value, not a mapping
@@ -170,7 +170,7 @@ f:13: memory: 1 is out of range, 16MiB to 1TiB
 f:14: logBytes: "64 megabytes" is not a size; write it as 64MiB or 1GiB
 f:15: election: "1" is not a duration; write 1s
 f:16: logLevel: "loud" is not one of debug, info, warn, error
---links-address: "x" is not HOST:PORT, as in 127.0.0.1:7001
+--links-address: "x" is not HOST:PORT, as in 127.0.0.1:8081
 --zone: "b c" is not a zone: letters, digits, '-', '.' and '_', at most 63`
 	if _, got := configOf(t, text, linksFlag, "x", "zone", "b c"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/cmd/internal/command"
 	"github.com/quorate/quorate/internal/policy"
 	"github.com/quorate/quorate/internal/policy/file"
 )
@@ -70,9 +71,9 @@ Exit status: 0 after SIGINT or SIGTERM, 1 when it can't go on, 2 for wrong usage
 
 // validate turns options into settings, or says what is wrong with them.
 func (o *options) validate(errs io.Writer) (*settings, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: not one of debug, info, warn, error", o.logLevel)
+	level, err := command.ParseLevel(o.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
 	}
 	if o.dataDir == "" {
 		return nil, fmt.Errorf("--data-dir: is empty")

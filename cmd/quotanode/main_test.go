@@ -41,7 +41,7 @@ func TestWrongUsageIsToldAndEndsWith2(t *testing.T) {
 		"unknown flag":     {[]string{"dev", "--port", "1"}, "unknown flag: --port"},
 		"an argument":      {[]string{"dev", "x"}, `unknown command "x"`},
 		"no data dir":      {[]string{"dev", "--data-dir", ""}, "--data-dir: is empty"},
-		"log level":        {[]string{"dev", "--data-dir", dir, "--log-level", "loud"}, `--log-level "loud": not one of debug, info, warn, error`},
+		"log level":        {[]string{"dev", "--data-dir", dir, "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
 		"no such file":     {[]string{"dev", "--data-dir", dir, "--policies", broken + "x"}, "--policies: open " + broken + "x"},
 		"invalid policies": {[]string{"dev", "--data-dir", dir, "--policies", broken}, "--policies: " + broken + ":2: "},
 	} {
