@@ -67,12 +67,12 @@ func (r *reader) fields() []configfile.Field {
 		{Name: "domains", Read: func(v configfile.Value) { r.domains = v.Node() }},
 		{Name: "allowedDomains", Read: func(v configfile.Value) { v.Each(r.readAllowance) }},
 		{Name: "certificates", Read: r.readCertificates},
-		{Name: "resync", Read: into(&r.Resync, parseDuration)},
+		{Name: "resync", Read: configfile.Into(&r.Resync, parseDuration)},
 		{Name: "leaderElection", Read: configfile.IntoBool(&r.LeaderElection)},
 		{Name: "metricsAddress", Read: configfile.IntoText(&r.MetricsAddress)},
 		{Name: "healthAddress", Read: configfile.IntoText(&r.HealthAddress)},
 		{Name: "namespace", Read: configfile.IntoText(&r.Namespace)},
-		{Name: "logLevel", Read: into(&r.LogLevel, command.ParseLevel)},
+		{Name: "logLevel", Read: configfile.Into(&r.LogLevel, command.ParseLevel)},
 	}
 }
 
@@ -105,23 +105,9 @@ func (r *reader) readCertificates(v configfile.Value) {
 	v.Fields(
 		configfile.Field{Name: "nodes", Read: configfile.IntoTexts(&c.Nodes)},
 		configfile.Field{Name: "prefix", Read: configfile.IntoText(&c.Prefix)},
-		configfile.Field{Name: "lifetime", Read: into(&c.Lifetime, parseDuration)},
+		configfile.Field{Name: "lifetime", Read: configfile.Into(&c.Lifetime, parseDuration)},
 		configfile.Field{Name: "gatewayNamespaces", Read: configfile.IntoTexts(&c.GatewayNamespaces)},
 	)
-}
-
-// into reads what parse reads; what is wrong with it is parse's error.
-func into[T any](to *T, parse func(string) (T, error)) func(configfile.Value) {
-	return func(v configfile.Value) {
-		if text, ok := v.Scalar(); ok {
-			value, err := parse(text)
-			if err != nil {
-				v.Refuse("%v", err)
-				return
-			}
-			*to = value
-		}
-	}
 }
 
 // parseDuration reads a duration that is written as in policies. None is 0, which stands for the default.

@@ -2,9 +2,11 @@ package configfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,7 +19,7 @@ type sample struct {
 	nodes  []string
 	inner  string
 	pairs  []string
-	number string
+	number int
 }
 
 // fields are those of the sample, with an empty one for whatever is left.
@@ -34,7 +36,7 @@ func (s *sample) fields() []Field {
 				s.pairs = append(s.pairs, a+"="+b)
 			})
 		}},
-		{Name: "number", Read: func(v Value) { s.number, _ = v.Scalar() }},
+		{Name: "number", Read: Into(&s.number, strconv.Atoi)},
 	}
 }
 
@@ -49,7 +51,7 @@ func TestAFileSaysWhatItSays(t *testing.T) {
 	if err != nil || f.Err() != nil {
 		t.Fatal(err, f.Err())
 	}
-	want := sample{"default", false, []string{"a", "b: c"}, "x", []string{"1a=2b", "3a="}, "07"}
+	want := sample{"default", false, []string{"a", "b: c"}, "x", []string{"1a=2b", "3a="}, 7}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v, want %+v", s, want)
 	}
@@ -77,6 +79,8 @@ func TestEveryProblemIsToldAtOnce(t *testing.T) {
 		"name:\nnodes: ~":            "f:1: name: has no value; leave it out, or give it one\nf:2: nodes: has no value; leave it out, or give it one",
 		"name: 7\non: yes":           "f:1: name: 7 is not a string; quote it: \"7\"\nf:2: on: \"yes\" is not true or false",
 		"name: ''\non: TRUE":         "f:1: name: is empty\nf:2: on: \"TRUE\" is not true or false",
+		"number: x":                  "f:1: number: strconv.Atoi: parsing \"x\": invalid syntax",
+		"number: [1]":                "f:1: number: is a list, not a single value",
 		"on: 'true'\nname: {}":       "f:1: on: \"true\" is not true or false\nf:2: name: is a mapping, not a single value",
 		"nodes: a\ntls: []":          "f:1: nodes: is a single value, not a list\nf:2: tls: is a list, not a mapping",
 		"nodes:\n- a\n- 7\n- [b]":    "f:3: nodes[1]: 7 is not a string; quote it: \"7\"\nf:4: nodes[2]: is a list, not a single value",
@@ -89,6 +93,20 @@ func TestEveryProblemIsToldAtOnce(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q\ngot\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
+// TestAListIsWholeOrNotOK: an item that can't be read leaves its place empty.
+func TestAListIsWholeOrNotOK(t *testing.T) {
+	for text, want := range map[string]string{"a: [x, y]": "[x y] true", "a: []": "[] true", "a: [x, 7, z]": "[x  z] false", "a: x": "[] false"} {
+		got := ""
+		parse("f", []byte(text), []Field{{Name: "a", Read: func(v Value) {
+			list, ok := v.Texts()
+			got = fmt.Sprint(list, ok)
+		}}})
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

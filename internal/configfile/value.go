@@ -120,6 +120,21 @@ func (v Value) Texts() (list []string, ok bool) {
 	return list, ok && all
 }
 
+// Into reads what parse reads of a single value, and leaves to as it is where that fails. The problem is parse's error.
+func Into[T any](to *T, parse func(string) (T, error)) func(Value) {
+	return func(v Value) {
+		text, ok := v.Scalar()
+		if !ok {
+			return
+		}
+		if value, err := parse(text); err != nil {
+			v.Refuse("%v", err)
+		} else {
+			*to = value
+		}
+	}
+}
+
 // IntoText reads a string into to, which stays as it is where there is none.
 func IntoText(to *string) func(Value) {
 	return func(v Value) {
