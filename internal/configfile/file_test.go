@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
