@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -61,6 +62,19 @@ func TestADeletedCRDRemovesNothing(t *testing.T) {
 				<-time.After(time.Second)
 			}
 		}
+		remains(g, all, 10)
+	})
+}
+
+// TestADefinitionThatIsGoneHoldsAll: with it the API server has forgotten that there ever was such a kind.
+func TestADefinitionThatIsGoneHoldsAll(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		all := ten(g)
+		g.r.client = interceptor.NewClient(g.kube, interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}}
+			},
+		})
 		remains(g, all, 10)
 	})
 }

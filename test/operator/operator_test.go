@@ -290,17 +290,7 @@ func TestACRDThatIsDeletedRemovesNothing(t *testing.T) {
 	eventually(t, "the CRD to be gone", func() bool {
 		return apierrors.IsNotFound(w.kube.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
 	})
-	for end := time.After(15 * time.Second); ; {
-		if got := w.listed(); got != allFive {
-			t.Fatalf("in force is %s", got)
-		}
-		select {
-		case <-end:
-		case <-time.After(500 * time.Millisecond):
-			continue
-		}
-		break
-	}
+	w.holds(allFive, 5)
 	w.established()
 	w.apply(five...)
 	w.await("p4", "Accepted Programmed 1 3/3")
