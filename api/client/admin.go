@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,7 +130,7 @@ func first(ctx context.Context, nodes []adminNode) (at int, s *quotav1.StatusRes
 }
 
 // each asks one node after the other, until one answers or refuses: no other one would answer that
-// otherwise. A node that is silent doesn't take the time of those after it.
+// otherwise. A node that is silent, or of which nothing makes sense, doesn't take the time of those after it.
 func each(ctx context.Context, nodes []adminNode, ask func(context.Context, adminNode) error) error {
 	var failed []error
 	for i, n := range nodes {
@@ -143,7 +144,7 @@ func each(ctx context.Context, nodes []adminNode, ask func(context.Context, admi
 		}
 		e := nodeError(n.address, err)
 		failed = append(failed, e)
-		if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded || ctx.Err() != nil {
+		if !slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal}, e.Code) || ctx.Err() != nil {
 			break
 		}
 	}

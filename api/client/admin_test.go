@@ -203,12 +203,13 @@ func TestPoliciesArePutTogether(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsBehindIsPassedOver where a newer set is known to be in force.
+// TestANodeThatIsBehindIsPassedOver where a newer set is known to be in force, and one that makes no sense anyway.
 func TestANodeThatIsBehindIsPassedOver(t *testing.T) {
 	behind := &adminNode{parts: []*quotav1.GetPoliciesResponse{{Policies: part(7, "old", 3, true)}}}
 	newest := &adminNode{parts: []*quotav1.GetPoliciesResponse{{Policies: part(8, "new", 3, true)}}}
 	none := &adminNode{parts: []*quotav1.GetPoliciesResponse{{}}}
-	a := newAdmin(t, serveAdmin(t, none), serveAdmin(t, behind), serveAdmin(t, newest))
+	broken := &adminNode{parts: []*quotav1.GetPoliciesResponse{{Policies: part(9, "to", 9, true)}}}
+	a := newAdmin(t, serveAdmin(t, broken), serveAdmin(t, none), serveAdmin(t, behind), serveAdmin(t, newest))
 	for want, atLeast := range map[string]*quotav1.SetVersion{"": nil, "old": {Epoch: 1, Number: 7}, "new": {Epoch: 1, Number: 8}} {
 		if set, _, _, err := a.Policies(t.Context(), atLeast); err != nil || string(set) != want {
 			t.Errorf("at least %v: %q, %v", atLeast, set, err)

@@ -130,42 +130,55 @@ func (s *station) lease(kube *rest.Config) (resourcelock.Interface, error) {
 	}, nil
 }
 
-// controllers adds what only the leader runs. Where it issues certificates, its own comes first.
+// controllers adds what only the leader runs.
 func (s *station) controllers(registry *prometheus.Registry) error {
-	policies := func(security *tls.Config) error {
-		nodes, err := client.NewAdmin(s.config.Nodes, security)
+	security, err := s.security(registry)
+	if err != nil {
+		return err
+	}
+	var nodes *client.Admin
+	return operator.SetupWithManager(s.mgr, operator.Config{
+		Nodes: func(ctx context.Context) (operator.Nodes, error) { // for one caller at a time
+			if nodes != nil {
+				return nodes, nil
+			}
+			config, err := security(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("the operator's certificate: %w", err)
+			}
+			if nodes, err = client.NewAdmin(s.config.Nodes, config); err != nil {
+				return nil, err
+			}
+			return nodes, nil
+		},
+		Domains: s.config.Domains, Allowed: s.config.Allowed, Namespace: s.config.Namespace, Resync: s.config.Resync,
+		Log: s.log, Metrics: operator.NewMetrics(registry),
+	})
+}
+
+// security tells with which certificate nodes are asked, and may wait for one; nil: none is needed on this machine. Where
+// the operator issues certificates, it adds that.
+func (s *station) security(registry *prometheus.Registry) (func(context.Context) (*tls.Config, error), error) {
+	of := func(k *access.Keeper, err error) (*tls.Config, error) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return operator.SetupWithManager(s.mgr, operator.Config{
-			Nodes: nodes, Domains: s.config.Domains, Allowed: s.config.Allowed, Namespace: s.config.Namespace, Resync: s.config.Resync,
-			Log: s.log, Metrics: operator.NewMetrics(registry),
-		})
+		return k.ClientTLS(access.IsPeer), nil
 	}
 	switch {
 	case s.config.TLS != nil:
-		keeper, err := s.follow(*s.config.TLS)
-		if err != nil {
-			return err
-		}
-		return policies(keeper.ClientTLS(access.IsPeer))
-	case s.config.Certificates == nil: // nodes on this machine
-		return policies(nil)
+		config, err := of(s.follow(*s.config.TLS))
+		return func(context.Context) (*tls.Config, error) { return config, nil }, err
+	case s.config.Certificates == nil:
+		return func(context.Context) (*tls.Config, error) { return nil, nil }, nil
 	}
 	s.config.Certificates.Log = s.log
 	iss, err := issuer.New(*s.config.Certificates)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	registry.MustRegister(iss)
-	begin := func(ctx context.Context) error {
-		keeper, err := iss.Keeper(ctx)
-		if err != nil {
-			return err
-		}
-		return policies(keeper.ClientTLS(access.IsPeer))
-	}
-	return errors.Join(iss.SetupWithManager(s.mgr), s.mgr.Add(manager.RunnableFunc(begin)))
+	return func(ctx context.Context) (*tls.Config, error) { return of(iss.Keeper(ctx)) }, iss.SetupWithManager(s.mgr)
 }
 
 // follow reads certificates, and has the manager look for others in their place.

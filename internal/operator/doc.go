@@ -2,8 +2,9 @@
 // object what became of it.
 //
 // Every reconcile is of the whole world: it lists all RateLimitPolicies and the set that is in force ([Nodes]), makes
-// a plan (plan.go, pure), has the nodes put it in force on the condition that nothing came in between, reads back what
-// every partition's leader enforces, and writes statuses. What happened before, and which event it was, makes no difference.
+// a plan (plan.go, pure), and either has the nodes put it in force, on the condition that nothing came in between, and looks
+// again; or, where nothing is to be changed, writes statuses of what every partition's leader enforces. What happened before, and
+// which event it was, makes no difference.
 //
 // Invariants:
 //

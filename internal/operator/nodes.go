@@ -35,7 +35,11 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 		return nil, fmt.Errorf("ask the nodes what they enforce: %w", err)
 	}
 	o := &observation{partitions: e.Partitions, confirmed: map[uint32]client.Version{}}
-	var newest client.Version // of what a majority has confirmed: a node that is behind is found out
+	// What a majority has confirmed, or what was seen before: a node that is behind is found out.
+	newest, cluster := client.Version{}, string(e.Cluster)
+	if before != nil && before.cluster == cluster {
+		newest = before.version
+	}
 	for p, v := range e.Versions {
 		o.confirmed[p] = client.VersionOf(v)
 		if newest.Before(o.confirmed[p]) {
@@ -46,7 +50,7 @@ func observe(ctx context.Context, nodes Nodes, before *force) (*observation, err
 	if err != nil {
 		return nil, fmt.Errorf("ask the nodes for the policies in force: %w", err)
 	}
-	v, cluster := client.VersionOf(wire), string(e.Cluster)
+	v := client.VersionOf(wire)
 	if before != nil && before.version == v && before.cluster == cluster {
 		o.force = before
 		return o, nil

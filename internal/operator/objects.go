@@ -17,8 +17,8 @@ import (
 
 // list lists all objects, past any cache: what is put in force is what the API server says now. A watch that died without a
 // word misleads nobody, nor one from before the resource definition changed, which goes on without the newer fields. For the
-// same reason an object is known by the bytes of its spec: one generation may come with other fields. Where there is no resource
-// definition there are no objects, so all that is in force is held.
+// same reason an object is known by the bytes of its spec: one generation may come with other fields. Where the resource
+// definition is gone there are no objects any more, so all that is in force is held.
 func (p *pass) list(ctx context.Context) error {
 	var all declaredList
 	if err := p.client.List(ctx, &all); err != nil && !apierrors.IsNotFound(err) {

@@ -254,8 +254,9 @@ func (pl *plan) withhold(problems []*quotav1.PolicyProblem) (refused map[name]st
 		}
 		remain = append(remain, strings.TrimPrefix(p.GetPolicy()+": "+p.GetField()+": "+p.GetReason(), ": "))
 	}
+	whole := len(lines) == 0 && !pl.removals.gone
 	for at, v := range pl.verdicts {
-		if v.fresh && len(lines) == 0 && !pl.removals.gone {
+		if whole && v.fresh {
 			lines[at] = remain
 		}
 	}

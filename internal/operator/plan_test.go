@@ -270,7 +270,8 @@ func TestASetThatWouldBeTooLargeTakesWhatFits(t *testing.T) {
 	}
 }
 
-// TestRefusalsGoBackToWhoseTheyAre: a problem of a policy that the plan brings is that object's, all else is the set's.
+// TestRefusalsGoBackToWhoseTheyAre: a problem of a policy that the plan brings is that object's, all else is the set's, and where
+// there is nothing else it is that of all that are new.
 func TestRefusalsGoBackToWhoseTheyAre(t *testing.T) {
 	pl := makePlan(worldOf(t, []string{"a/p limit=9", "a/q"}, []string{"a/p", "a/q"}))
 	refused, remain := pl.withhold([]*quotav1.PolicyProblem{
@@ -282,5 +283,10 @@ func TestRefusalsGoBackToWhoseTheyAre(t *testing.T) {
 	}
 	if want := []string{"a/q: key: old", "policies: too many"}; !slices.Equal(remain, want) {
 		t.Errorf("remain %q, want %q", remain, want)
+	}
+	pl = makePlan(worldOf(t, []string{"a/p limit=9", "a/q", "a/r limit=9", "a/s limit=9"}, []string{"a/p", "a/q", "a/r", "a/s"}))
+	refused, _ = pl.withhold([]*quotav1.PolicyProblem{{Field: "policies", Reason: "too many"}})
+	if want := map[name]string{{"a", "p"}: "policies: too many", {"a", "r"}: "policies: too many", {"a", "s"}: "policies: too many"}; !reflect.DeepEqual(refused, want) {
+		t.Errorf("of the whole set: refused %q, want %q", refused, want)
 	}
 }

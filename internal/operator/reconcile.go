@@ -26,13 +26,13 @@ import (
 
 // Config is what an operator needs. All fields but those with a default are required.
 type Config struct {
-	Nodes     Nodes
-	Domains   []policy.Domain     // of the policy set, as a policy file has them; may be none
-	Allowed   map[string][]string // domains that a namespace may use beside that of its own name; may be none
-	Namespace string              // the operator's own
-	Resync    time.Duration       // how often everything is looked at though no event came; default 60 s
-	Settle    time.Duration       // how long a policy has to be without an object until it is removed; default 10 s
-	Timeout   time.Duration       // bound of one reconcile; default 2 min
+	Nodes     func(context.Context) (Nodes, error) // the way to them, as soon as there is one
+	Domains   []policy.Domain                      // of the policy set, as a policy file has them; may be none
+	Allowed   map[string][]string                  // domains that a namespace may use beside that of its own name; may be none
+	Namespace string                               // the operator's own
+	Resync    time.Duration                        // how often everything is looked at though no event came; default 60 s
+	Settle    time.Duration                        // how long a policy has to be without an object until it is removed; default 10 s
+	Timeout   time.Duration                        // bound of one reconcile; default 2 min
 	Log       *slog.Logger
 	Metrics   *Metrics
 	Now       func() time.Time // default time.Now
@@ -46,8 +46,10 @@ const (
 	applyWithin    = 30 * time.Second // nodes wait that long for the last partition
 	atOnce         = time.Millisecond // until the next look, after something was changed
 	soon           = 2 * time.Second  // where something is under way
+	later          = 10 * time.Second // where it has been for long
 	patient        = 15 * time.Second // with a partition that isn't confirmed: an election, and a bit
 	maxRounds      = 10               // of refusals
+	maxActs        = 5                // changes of the set in a row, until all statuses are looked at
 	observeShare   = 3                // of the time for all of it, to hear what is in force
 )
 
@@ -64,6 +66,7 @@ type Reconciler struct {
 	missed   map[name]time.Time
 	of       int       // as in world
 	parted   time.Time // since when a partition hasn't been confirmed; zero: all are
+	acts     int       // passes in a row that changed the set
 }
 
 // New returns a reconciler. What its client reads has to come from the API server itself.
@@ -82,6 +85,7 @@ func New(cfg Config, direct client.Client, recorder events.EventRecorder) *Recon
 // pass is one reconcile.
 type pass struct {
 	*Reconciler
+	nodes   Nodes
 	objects []*declared
 	world   world
 	plan    *plan
@@ -122,7 +126,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func (p *pass) observe(ctx context.Context) (*observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout/observeShare)
 	defer cancel()
-	return observe(ctx, p.cfg.Nodes, p.force)
+	nodes, err := p.cfg.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reach the nodes: %w", err)
+	}
+	p.nodes = nodes
+	return observe(ctx, nodes, p.force)
 }
 
 // bring puts in force what the plan says, or says of each object what became of it, and when to look again.
@@ -137,16 +146,23 @@ func (p *pass) bring(ctx context.Context) (again time.Duration, err error) {
 	}
 	if p.plan.changes(p.seen.force) {
 		// First each object learns that its revision is accepted: so whoever comes after a crash knows which one may be in force.
-		p.acting = true
+		// All others wait, but not for ever, for a pass that changes nothing.
+		p.acting = p.acts < maxActs
 		if err := p.write(ctx); err != nil {
 			p.cfg.Log.Warn("not every object learned what is asked for", "error", err)
 		}
 		applied, err := p.act(ctx)
-		p.acting, p.refused = false, p.refusals()
-		if applied || err != nil {
-			return atOnce, err
+		switch {
+		case err != nil:
+			return 0, err
+		case applied:
+			p.memory.see(p.objects, p.readings, p.force) // from these objects, which may change before the next look
+			p.refused, p.acts = p.refusals(), (p.acts+1)%(maxActs+1)
+			return atOnce, nil
 		}
+		p.acting, p.refused = false, p.refusals()
 	}
+	p.acts = 0
 	p.cfg.Metrics.nodes(p.seen, &p.plan.removals)
 	if p.unsettled() {
 		return soon, nil
@@ -219,7 +235,7 @@ func (p *pass) apply(ctx context.Context) (*quotav1.ApplyPoliciesResponse, error
 	defer cancel()
 	result := "failed"
 	defer func() { p.cfg.Metrics.applies.WithLabelValues(result).Inc() }()
-	response, err := p.cfg.Nodes.Apply(ctx, p.plan.set.Canonical(), &quotav1.ApplyOptions{Expected: p.seen.force.version.Message()})
+	response, err := p.nodes.Apply(ctx, p.plan.set.Canonical(), &quotav1.ApplyOptions{Expected: p.seen.force.version.Message()})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("apply the policies: %w", err)
@@ -267,7 +283,7 @@ func (p *pass) next() time.Duration {
 		after = min(after, wait)
 	}
 	if !p.seen.everywhere() {
-		after = min(after, soon)
+		after = min(after, later)
 	}
 	return after
 }

@@ -190,6 +190,15 @@ func TestCRD05WhatNodesRefuseComesBackIntoTheStatus(t *testing.T) {
 		if told := g.told(); g.writes != writes || len(told) > 0 || g.nodes.applies == applies {
 			t.Errorf("the nodes were asked %d times more; %d statuses written, told %q", g.nodes.applies-applies, g.writes-writes, told)
 		}
+		g.nodes.meanwhile = func() { g.nodes.away = true }
+		if _, err := g.once(); err == nil {
+			t.Error("no error")
+		}
+		g.nodes.away = false
+		g.rest()
+		if told := g.told(); g.writes != writes || len(told) > 0 {
+			t.Errorf("after an apply that failed: %d statuses written, told %q", g.writes-writes, told)
+		}
 		g.nodes.gone = nil // forgotten
 		g.rest()
 		g.want("a/r", "Accepted Programmed 1@1.3 3/3")
@@ -424,6 +433,59 @@ func TestNothingIsSaidOfASetThatIsOvertaken(t *testing.T) {
 		g.rest()
 		g.inForce("a/p=4")
 		g.want("a/p", "Accepted Programmed 2@1.4 3/3")
+	})
+}
+
+// TestWhatWasAppliedIsKnownThoughItsObjectChanges meanwhile: which generation is in force, and that it is this object's.
+func TestWhatWasAppliedIsKnownThoughItsObjectChanges(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3", "a/q 3")
+		g.rest()
+		g.apply("a/p 4")
+		g.nodes.meanwhile = func() { g.apply("a/p -1") }
+		g.rest()
+		g.want("a/p", "Invalid NotAccepted 2@1.2 3/3")
+		g.apply("a/new 3")
+		g.nodes.meanwhile = func() { g.edit("a/new", func(s *v1alpha1.RateLimitPolicySpec) { s.Quota = "other" }) }
+		for range 5 {
+			g.rest()
+			<-time.After(time.Minute)
+		}
+		g.inForce("a/p=4 a/q=3 a/new=3")
+		g.want("a/new", "NotSupported NotAccepted 1@1.3 3/3")
+	})
+}
+
+// TestNoNodeIsBelievedThatIsBehindWhatWasSeen, also while no partition confirms anything.
+func TestNoNodeIsBelievedThatIsBehindWhatWasSeen(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3")
+		g.rest()
+		for p := range uint32(partitions) {
+			g.nodes.cut[p] = true
+		}
+		if _, err := g.once(); err != nil {
+			t.Fatal(err)
+		}
+		if g.nodes.atLeast != g.nodes.version {
+			t.Errorf("asked for version %v at least, and %v was seen in force", g.nodes.atLeast, g.nodes.version)
+		}
+	})
+}
+
+// TestStatusesComeThoughTheSetGoesOnChanging.
+func TestStatusesComeThoughTheSetGoesOnChanging(t *testing.T) {
+	in(t, func(t *testing.T, g *rig) {
+		g.apply("a/p 3", "a/q 3")
+		g.rest()
+		g.apply("a/p 4")
+		for i := range maxActs + 1 {
+			g.nodes.meanwhile = func() { g.apply(fmt.Sprintf("a/q %d", 10+i)) }
+			if result, err := g.once(); err != nil || result.RequeueAfter != atOnce {
+				t.Fatalf("again after %v, %v", result.RequeueAfter, err)
+			}
+		}
+		g.want("a/p", "Accepted Programmed 2@1.2 3/3")
 	})
 }
 

@@ -287,7 +287,7 @@ func TestSilentNodesLeaveTimeToSaySo(t *testing.T) {
 	in(t, func(t *testing.T, g *rig) {
 		g.apply("a/p 3")
 		g.rest()
-		g.r.cfg.Nodes = silent{g.nodes}
+		g.r.cfg.Nodes = of(silent{g.nodes})
 		g.r.client = interceptor.NewClient(g.kube, interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				if err := ctx.Err(); err != nil {
@@ -322,7 +322,7 @@ func TestAnotherClusterIsReadAnew(t *testing.T) {
 			t.Fatalf("version %v, want %v", others.version, g.nodes.version)
 		}
 		g.nodes = others
-		g.r.cfg.Nodes = others
+		g.r.cfg.Nodes = of(others)
 		g.rest()
 		g.inForce("a/p=3")
 		if got := g.says("a/p"); !strings.HasPrefix(got, "Accepted Programmed 1@") {

@@ -47,6 +47,7 @@ type cluster struct {
 	id         string          // of the cluster
 	meanwhile  func()          // runs before the next set is taken
 	applies    int
+	atLeast    quorate.Version // as last asked for
 }
 
 const partitions = 3
@@ -74,12 +75,13 @@ func (c *cluster) Enforced(context.Context) (*quorate.Enforced, error) {
 }
 
 // Policies is part of [Nodes].
-func (c *cluster) Policies(context.Context, *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion, error) {
+func (c *cluster) Policies(_ context.Context, atLeast *quotav1.SetVersion) ([]byte, *quotav1.SetVersion, []*quotav1.PartitionVersion, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
 		return nil, nil, nil, errAway
 	}
+	c.atLeast = quorate.VersionOf(atLeast)
 	if c.version == (quorate.Version{}) {
 		return nil, nil, nil, nil
 	}
@@ -195,6 +197,11 @@ func newRig(t *testing.T) *rig {
 	return g
 }
 
+// of is the way to nodes that are there.
+func of(n Nodes) func(context.Context) (Nodes, error) {
+	return func(context.Context) (Nodes, error) { return n, nil }
+}
+
 // begin starts an operator, anew if there was one: it knows nothing of what the other one knew.
 func (g *rig) begin() {
 	log := slog.New(slog.DiscardHandler)
@@ -203,7 +210,7 @@ func (g *rig) begin() {
 	}
 	g.events, g.metrics = &events.FakeRecorder{Events: make(chan string, 10_000)}, prometheus.NewRegistry()
 	g.r = New(Config{
-		Nodes: g.nodes, Namespace: own, Log: log, Metrics: NewMetrics(g.metrics), Allowed: map[string][]string{"a": {"shared"}},
+		Nodes: of(g.nodes), Namespace: own, Log: log, Metrics: NewMetrics(g.metrics), Allowed: map[string][]string{"a": {"shared"}},
 		Domains: []policy.Domain{{Name: "shared", OnNoMatchAllow: true}},
 	}, g.kube, g.events)
 }

@@ -145,7 +145,8 @@ func newPlay(t *testing.T, addresses ...string) *play {
 	kube := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(asStored(t, policy("p 0"))).Build()
 	nodes := adminOf(t, addresses...)
 	return &play{t, kube, operator.New(operator.Config{
-		Nodes: nodes, Namespace: system, Log: slog.New(slog.DiscardHandler), Metrics: operator.NewMetrics(prometheus.NewRegistry()),
+		Nodes:     func(context.Context) (operator.Nodes, error) { return nodes, nil },
+		Namespace: system, Log: slog.New(slog.DiscardHandler), Metrics: operator.NewMetrics(prometheus.NewRegistry()),
 		Settle: time.Millisecond,
 	}, kube, &events.FakeRecorder{})}
 }

@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 )
 
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 // ParseLevel reads the least level of a log.
 func ParseLevel(text string) (slog.Level, error) {
-	level, known := levels[text]
+	level, known := levels[strings.ToLower(text)]
 	if !known {
 		return 0, fmt.Errorf("%q is not one of debug, info, warn, error", Clip(text))
 	}

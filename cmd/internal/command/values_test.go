@@ -38,14 +38,14 @@ func TestAnAddressIsAHostAndAPort(t *testing.T) {
 	}
 }
 
-// TestLevelsHaveFourNames.
+// TestLevelsHaveFourNames, in letters of either size.
 func TestLevelsHaveFourNames(t *testing.T) {
-	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError} {
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "INFO": slog.LevelInfo} {
 		if got, err := command.ParseLevel(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "INFO", "info+1", "loud"} {
+	for _, text := range []string{"", "info+1", "loud"} {
 		if got, err := command.ParseLevel(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
