@@ -177,6 +177,7 @@ func TestAHandshakeHasADeadline(t *testing.T) {
 				t.Errorf("%q: still open", b)
 			}
 		}
+		synctest.Wait() // it is counted after it is closed
 		if n := p.l2.Refused(); n != 3 {
 			t.Errorf("counted %d", n)
 		}
