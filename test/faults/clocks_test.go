@@ -170,8 +170,10 @@ func (c *cell) doubts(name string) bool {
 	return false
 }
 
-// runSlow makes the clocks of one that leads run slow by one per cent: nobody minds.
+// runSlow makes the clocks of one that leads run slow by one per cent: nobody minds who has compared its own with the third
+// one's, too. Who knows of the slow one alone, as after the third one was started anew, has to doubt its own.
 func runSlow(c *cell) {
+	c.wait(3 * compareOver / 2) // until all have
 	victim, leads := c.someLeader()
 	c.steer(victim, "rate", "ppm", "-10000")
 	c.hit(victim+": slow clock", leads...)
