@@ -1,7 +1,7 @@
 // Package operator makes the policies that are declared in Kubernetes those that the nodes enforce, and says of each
 // object what became of it.
 //
-// Every reconcile is of the whole world: it lists all RateLimitPolicies and the set that is in force ([Nodes]), makes
+// Every reconcile is of the whole world: it reads the set that is in force ([Nodes]), lists all RateLimitPolicies, makes
 // a plan (plan.go, pure), and either has the nodes put it in force, on the condition that nothing came in between, and looks
 // again; or, where nothing is to be changed, writes statuses of what every partition's leader enforces. What happened before, and
 // which event it was, makes no difference.
@@ -21,7 +21,7 @@
 //   - It writes only what differs, and tells events only of conditions that change. Its metrics have no label that
 //     grows with objects.
 //   - There is no finalizer: nothing in Kubernetes ever waits for it. Two of it do no harm, as nodes take a set only in the
-//     place of the one that it was made from; leader election only saves work.
+//     place of the one that was seen before its objects were listed; leader election only saves work.
 //
 // What it may do in Kubernetes, and needs to, besides what the issuer needs:
 //

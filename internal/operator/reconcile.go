@@ -100,19 +100,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	p := &pass{Reconciler: r}
+	// The nodes come first: a set goes only in the place of the one that was seen, so whoever made that one can't have known newer
+	// objects. The other way round one that stood still in between, and leads no more, would put an old limit in the place of a new one.
+	unseen := p.observe(ctx)
 	err := p.list(ctx)
 	if err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, errors.Join(unseen, err)
 	}
 	if p.shown, err = r.held(ctx); err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, errors.Join(unseen, err)
 	}
 	p.world = world{
 		domains: r.cfg.Domains, allowed: r.cfg.Allowed, missed: r.missed, now: r.cfg.Now(), settle: r.cfg.Settle, refused: map[name]string{},
 		of: cmp.Or(shownOf(p.shown), r.of), confirmed: confirmation(p.shown), holding: p.shown != nil,
 	}
-	if p.seen, err = p.observe(ctx); err != nil {
-		return reconcile.Result{}, errors.Join(err, p.blind(ctx))
+	if unseen != nil {
+		return reconcile.Result{}, errors.Join(unseen, p.blind(ctx))
 	}
 	after, err := p.bring(ctx)
 	if err != nil {
@@ -123,15 +126,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 }
 
 // observe asks the nodes, and leaves time to say of each object that none answers.
-func (p *pass) observe(ctx context.Context) (*observation, error) {
+func (p *pass) observe(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout/observeShare)
 	defer cancel()
-	nodes, err := p.cfg.Nodes(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reach the nodes: %w", err)
+	if p.nodes, err = p.cfg.Nodes(ctx); err != nil {
+		return fmt.Errorf("reach the nodes: %w", err)
 	}
-	p.nodes = nodes
-	return observe(ctx, nodes, p.force)
+	p.seen, err = observe(ctx, p.nodes, p.force)
+	return err
 }
 
 // bring puts in force what the plan says, or says of each object what became of it, and when to look again.

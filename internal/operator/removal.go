@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/policy"
@@ -118,13 +119,14 @@ func hashOf(policies []policy.Policy) string {
 }
 
 // list is the policies' names, one a line, as many as a ConfigMap has room for.
-func (r *removals) list() (text string) {
+func (r *removals) list() string {
 	const most = 1000
-	for _, p := range r.policies[:min(most, len(r.policies))] {
-		text += nameOf(&p).String() + "\n"
+	var b strings.Builder
+	for i := range r.policies[:min(most, len(r.policies))] {
+		fmt.Fprintln(&b, nameOf(&r.policies[i]))
 	}
 	if more := len(r.policies) - most; more > 0 {
-		text += fmt.Sprintf("and %d more\n", more)
+		fmt.Fprintf(&b, "and %d more\n", more)
 	}
-	return text
+	return b.String()
 }
